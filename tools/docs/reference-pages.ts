@@ -7,6 +7,7 @@ import { ERROR_MEANINGS } from "@heddle/contracts/api/errors";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { OPERATIONS } from "@heddle/contracts/api/operations";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
+import { EVENT_TYPES } from "@heddle/contracts/event-types";
 import { TRAINING_CONFIGS } from "@heddle/contracts/training";
 import { Command } from "commander";
 import { z } from "zod";
@@ -36,6 +37,14 @@ export function referencePages(): Readonly<Record<string, string>> {
       "Error codes",
       "callers that handle errors: every code; the guide is [errors](../guide/errors.md)",
       errorTable(),
+    ),
+    "event-types.md": page(
+      "Types of events",
+      "readers of the event log; the guide is [the event log](../guide/events.md)",
+      table(
+        ["Type", "When"],
+        Object.entries(EVENT_TYPES).map(([type, when]) => [`\`${type}\``, when]),
+      ),
     ),
     "flags.md": page(
       "Flags of the processes",

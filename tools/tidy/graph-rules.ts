@@ -42,7 +42,6 @@ const FOR_TESTS = new Set([
   "libs/control/src/jobs/records/lifecycle.ts: MAX_LOSSES",
   "libs/event-store/src/export/export-lines.ts: exportLines",
   "libs/event-store/src/export/tile-files.ts: tileFiles",
-  "libs/event-store/src/notes/note-key.ts: noteSigner",
   "libs/event-store/src/notes/tlog-proof.ts: formatTlogProof",
   "libs/engines/src/gguf/gguf-reader.ts: parseGguf",
   "libs/engines/src/gguf/tensor-encoding.ts: halfBits",

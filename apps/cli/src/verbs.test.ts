@@ -52,6 +52,8 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "limits list": [],
   "limits get": ["key", "x"],
   "limits set": ["key", "x"],
+  "events list": [],
+  "events follow": [],
   "files upload": ["package.json"],
   "files list": [],
   "files download": ["x"],

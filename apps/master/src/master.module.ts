@@ -5,6 +5,7 @@ import { configModule } from "./config/config.module.ts";
 import type { MasterConfig } from "./config/config.ts";
 import { ConsoleModule } from "./console/console.module.ts";
 import { controlPlaneModule, type OpenControlPlane } from "./control-plane/control-plane.module.ts";
+import { EventLogModule } from "./control-plane/event-log/event-log.module.ts";
 import { DocumentsModule } from "./documents/documents.module.ts";
 import { HttpModule } from "./http/http.module.ts";
 import { CallsModule } from "./inference/calls.module.ts";
@@ -49,6 +50,7 @@ export function masterModule(
       configModule(config, logger),
       controlPlaneModule(open),
       PluginsModule,
+      EventLogModule,
       DocumentsModule,
       UsageModule,
       CallsModule,

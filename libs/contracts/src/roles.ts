@@ -23,12 +23,21 @@ export const SHIPPED_ROLES = {
       "jobs:read",
       "jobs:create",
       "jobs:cancel",
+      "events:create",
       "cluster:read",
     ],
   },
   operator: {
     description: "Does what a developer does, deploys models, and sets priorities.",
-    permissions: ["inference:*", "models:*", "files:*", "batches:*", "jobs:*", "cluster:read"],
+    permissions: [
+      "inference:*",
+      "models:*",
+      "files:*",
+      "batches:*",
+      "jobs:*",
+      "events:*",
+      "cluster:read",
+    ],
   },
   admin: { description: "Does everything.", permissions: ["*"] },
 } as const satisfies Record<string, ShippedRole>;
@@ -51,6 +60,8 @@ export const PROJECT_PERMISSIONS: readonly Permission[] = [
   "jobs:read",
   "jobs:create",
   "jobs:cancel",
+  "events:read",
+  "events:create",
 ];
 
 const groups = [...new Set(PERMISSIONS.map((permission) => permission.replace(/:.*/, "")))];

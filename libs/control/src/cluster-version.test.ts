@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import {
+  BINDS_ROLES,
   HARDENED,
   LIMITED_TASKS,
   LIMITS_SUBJECTS,
@@ -40,7 +41,16 @@ const UNKNOWN = [
 
 const raise = (version: number): LogCommand => ({ type: "version.raise", atMs: 0, version });
 
-const GOLDEN = [1, HARDENED, SEALED, PLAN_ENTRIES, LIMITED_TASKS, STANDARD_TERMS, LIMITS_SUBJECTS];
+const GOLDEN = [
+  1,
+  HARDENED,
+  SEALED,
+  PLAN_ENTRIES,
+  LIMITED_TASKS,
+  STANDARD_TERMS,
+  LIMITS_SUBJECTS,
+  BINDS_ROLES,
+];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {
   const logs = goldenLogs(version);

@@ -27,8 +27,10 @@ export const BOUNDED_RECORDS = 6;
 export const LIMITS_SUBJECTS = 7;
 /** Roles, their bindings, the access policy; keys of a role. */
 export const BINDS_ROLES = 8;
+/** Events of every change, and records of calls that change nothing. */
+export const RECORDS_EVENTS = 9;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = BINDS_ROLES;
+export const NEWEST_VERSION = RECORDS_EVENTS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

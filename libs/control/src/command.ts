@@ -2,6 +2,7 @@ import type { ErrorCode } from "@heddle/base/errors";
 import type { LimitedKind } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessCommand } from "./access/records.ts";
+import type { AuditCommand } from "./audit/records.ts";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
 import type {
@@ -17,10 +18,20 @@ import type { UsageSum } from "./usage-sum.ts";
  * Every command that changes the replicated state. The proposer sets `atMs`, the only clock that
  * `apply` reads.
  */
-export type ControlCommand = AccessCommand | CatalogCommand | DocumentsCommand | JobsCommand;
+export type ControlCommand =
+  | AccessCommand
+  | AuditCommand
+  | CatalogCommand
+  | DocumentsCommand
+  | JobsCommand;
 
 /** The same as a log holds it, in the present or an earlier form. */
-export type LoggedCommand = AccessCommand | CatalogCommand | DocumentsCommand | LoggedJobsCommand;
+export type LoggedCommand =
+  | AccessCommand
+  | AuditCommand
+  | CatalogCommand
+  | DocumentsCommand
+  | LoggedJobsCommand;
 
 /** Changes of keys and models. */
 export type CatalogCommand =

@@ -2,9 +2,18 @@ import { AppError } from "@heddle/base/errors";
 import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { changeAccess, isAccessCommand } from "./access/access-changes.ts";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
+import { changeAudit, isAuditCommand } from "./audit/audit-changes.ts";
+import {
+  type DerivedEvent,
+  derivedEvents,
+  NO_EVENTS,
+  raisedEvent,
+} from "./audit/derived-events.ts";
+import type { AuditContext } from "./audit/records.ts";
 import {
   BINDS_ROLES,
   NEWEST_VERSION,
+  RECORDS_EVENTS,
   raiseVersion,
   SEALED,
   STORES_DOCUMENTS,
@@ -38,6 +47,8 @@ export type LogCommand =
       /** Of versions before NO_SESSIONS_FROM. */
       readonly session?: SessionRequest | undefined;
       readonly idempotency?: IdempotentRequest | undefined;
+      /** The call that asks for it; from RECORDS_EVENTS on. */
+      readonly audit?: AuditContext | undefined;
     }
   /** Of versions before NO_SESSIONS_FROM. */
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
@@ -102,6 +113,9 @@ export class ReplicatedControl {
   #commands = 0;
   #logTimeMs = 0;
   #index = 0;
+  #derived: readonly DerivedEvent[] = NO_EVENTS;
+  /** Whether the last entry was an idempotent request that was applied before. */
+  #isRepeated = false;
 
   /**
    * `newest`: the highest version to apply; upgrade tests pass an older one. `maxBytes`: bound on
@@ -132,6 +146,27 @@ export class ReplicatedControl {
   /** Commands applied since the cluster was created. */
   get commands(): number {
     return this.#commands;
+  }
+
+  /** The time of the log. */
+  get logTimeMs(): number {
+    return this.#logTimeMs;
+  }
+
+  /** The events that followed from the last entry applied. */
+  get derived(): readonly DerivedEvent[] {
+    return this.#derived;
+  }
+
+  /** How many events followed from the log so far. */
+  get eventCount(): number {
+    return (this.state.cluster.get("events") as number | undefined) ?? 0;
+  }
+
+  /** Begins another log of events: those so far belong to an earlier incarnation of the cluster. */
+  beginEvents(): void {
+    this.state.cluster.delete("events");
+    this.state.cluster.delete("checkpoint");
   }
 
   /** The index derived from the jobs' state; read-only. */
@@ -174,8 +209,29 @@ export class ReplicatedControl {
    */
   apply(entry: LogCommand, index: number): ControlReply {
     const reply = this.#apply(entry, index);
+    this.#derive(entry, index, reply);
     checkBytes(this.#maps, this.#maxBytes);
     return reply;
+  }
+
+  #derive(entry: LogCommand, index: number, reply: ControlReply): void {
+    this.#derived = this.version < RECORDS_EVENTS ? NO_EVENTS : this.#eventsOf(entry, index, reply);
+    if (this.#derived.length === 0) return;
+    this.state.cluster.set("events", this.eventCount + this.#derived.length);
+  }
+
+  #eventsOf(entry: LogCommand, index: number, reply: ControlReply): readonly DerivedEvent[] {
+    if (entry.type === "version.raise") return reply.ok ? [raisedEvent(entry.version)] : NO_EVENTS;
+    if (entry.type !== "control") return NO_EVENTS;
+    return derivedEvents({
+      command: readCommand(entry.command),
+      reply,
+      audit: entry.audit,
+      isRepeated: this.#isRepeated,
+      index,
+      state: this.state,
+      jobEvents: this.#jobs.index.events,
+    });
   }
 
   #apply(entry: LogCommand, index: number): ControlReply {
@@ -212,7 +268,11 @@ export class ReplicatedControl {
   }
 
   #applyControl({ command, session, idempotency }: ControlEntry, index: number): ControlReply {
-    const change = () => this.#change(command, index);
+    this.#isRepeated = true;
+    const change = () => {
+      this.#isRepeated = false;
+      return this.#change(command, index);
+    };
     const { version } = this;
     if (session && version >= NO_SESSIONS_FROM) return this.#unknown("control.session");
     if (session) return this.#sessions.once(session, this.#logTimeMs, change);
@@ -231,6 +291,11 @@ export class ReplicatedControl {
       return version < BINDS_ROLES
         ? this.#unknown(command.type)
         : changeAccess(this.state, command);
+    }
+    if (isAuditCommand(command)) {
+      return version < RECORDS_EVENTS
+        ? this.#unknown(command.type)
+        : changeAudit(this.state, command);
     }
     if (!isDocumentsCommand(command)) return apply(this.state, command);
     return version < STORES_DOCUMENTS

@@ -41,9 +41,14 @@ export interface ControlState extends JobsState {
    * The cluster's own values; see cluster-version.ts.
    * - `version`: the cluster version, a number; absent in a state that was never raised.
    * - `secretsKey`: the id of the key that encrypts the log; absent while the log is plain text.
+   * - `events`: how many events followed from the log of this cluster; absent before the first.
+   * - `checkpoint`: the newest signed checkpoint of the event log.
+   * - `batch:MASTER`: the last command of a master's process that recorded calls.
    */
-  readonly cluster: Map<"version" | "secretsKey", number | string>;
+  readonly cluster: Map<ClusterValue, number | string>;
 }
+
+type ClusterValue = "version" | "secretsKey" | "events" | "checkpoint" | `batch:${string}`;
 
 export interface RemovedModel {
   readonly atMs: number;

@@ -29,6 +29,14 @@ import type {
   ContentStored__Output,
 } from "@heddle/contracts/generated/heddle/v1/ContentStored";
 import type {
+  EventBytes,
+  EventBytes__Output,
+} from "@heddle/contracts/generated/heddle/v1/EventBytes";
+import type {
+  EventRange,
+  EventRange__Output,
+} from "@heddle/contracts/generated/heddle/v1/EventRange";
+import type {
   InferenceCommand,
   InferenceCommand__Output,
 } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
@@ -151,6 +159,7 @@ export const taskArtifactsService = service("heddle.v1.TaskArtifacts");
 export const taskLogsService = service("heddle.v1.TaskLogs");
 export const enrollmentService = service("heddle.v1.Enrollment");
 export const documentContentsService = service("heddle.v1.DocumentContents");
+export const eventEntriesService = service("heddle.v1.EventEntries");
 export const runningResponsesService = service("heddle.v1.RunningResponses");
 export const healthService = service("grpc.health.v1.Health");
 
@@ -245,6 +254,12 @@ export const followResponseMethod = method<
   ResponseProgress,
   ResponseProgress__Output
 >(runningResponsesService, "Follow");
+export const readEventsMethod = method<
+  EventRange,
+  EventRange__Output,
+  EventBytes,
+  EventBytes__Output
+>(eventEntriesService, "Read");
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

@@ -18,6 +18,7 @@ import { JoinTokensController } from "./cluster/join-tokens.controller.ts";
 import { MastersController } from "./cluster/masters.controller.ts";
 import { SettingsController } from "./cluster/settings.controller.ts";
 import { WorkersController } from "./cluster/workers.controller.ts";
+import { EventLogController } from "./events/event-log.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
 import { JobList } from "./jobs/job-list.ts";
@@ -58,6 +59,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     JobLogsController,
     ArtifactsController,
     EventsController,
+    EventLogController,
     QuotasController,
     WorkersController,
     BackupController,

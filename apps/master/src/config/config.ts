@@ -33,6 +33,8 @@ export interface MasterConfig {
   readonly limitsRedisPasswordFile: string | undefined;
   /** Plugins of this master: files, folders, packages, and lists of them that end in `.json`. */
   readonly plugins: readonly string[];
+  /** `sync`: a model is called only when that is in the event log. */
+  readonly auditMode: "async" | "sync";
   /** This master's name in the cluster. */
   readonly masterId: string;
   /** host:port of the gRPC servers of all masters, by name; empty for a single master. */
@@ -154,6 +156,11 @@ const SETTINGS = {
   "limits-redis-password-file": ["HEDDLE_LIMITS_REDIS_PASSWORD_FILE", "", "its password"],
   "moderation-judge": ["HEDDLE_MODERATION_JUDGE", "", "the model that moderation-judge asks"],
   plugins: ["HEDDLE_PLUGINS", "", "plugins: files, folders, packages, lists of them (.json)"],
+  "audit-mode": [
+    "HEDDLE_AUDIT_MODE",
+    "async",
+    "async, or sync: calls of models wait until they are in the event log",
+  ],
   name: ["HEDDLE_NAME", "master-1", "this master's name in the cluster"],
   peers: ["HEDDLE_PEERS", "", "all masters including this one: name=host:port,... (gRPC)"],
   "wal-segment-mib": ["HEDDLE_WAL_SEGMENT_MIB", "64", "size of a write-ahead log segment, in MiB"],
@@ -230,13 +237,13 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
     grpcPort: whole("grpc-port", 0, MAX_PORT),
     raftPort: whole("raft-port", 0, MAX_PORT),
     clusterTokenFile: values["cluster-token-file"] || join(dataDirectory, "cluster-token"),
-    secretsKeyFile: given("secrets-key-file"),
-    bootstrapKeyFile: given("bootstrap-key-file"),
+    ...keyFilesOf(given),
     profile: (values.profile || undefined) as CatalogProfile | undefined,
     modelFile: values["model-file"] ? resolve(values["model-file"]) : undefined,
     moderationJudge: given("moderation-judge"),
     authFile: given("auth-file"),
     ...addedBy(given),
+    auditMode: values["audit-mode"] as MasterConfig["auditMode"],
     masterId: values.name,
     peers: readPeers(values.peers, values.name, faults),
     taskLogs: {
@@ -269,6 +276,13 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Mas
   if (!switches["insecure-bind"]) faults.push(...bindFaults(config));
   if (faults.length > 0) throw new AppError("invalid_value", `${faults.join("; ")}.`);
   return config;
+}
+
+function keyFilesOf(given: (name: SettingName) => string | undefined) {
+  return {
+    secretsKeyFile: given("secrets-key-file"),
+    bootstrapKeyFile: given("bootstrap-key-file"),
+  };
 }
 
 /** What is added from elsewhere: plugins, and Redis for limits. */
@@ -387,6 +401,9 @@ function choiceFaults(config: MasterConfig): string[] {
   }
   if (modelFile !== undefined && !modelFile.endsWith(".gguf")) {
     faults.push(`--model-file must end in .gguf, got "${modelFile}"`);
+  }
+  if (config.auditMode !== "async" && config.auditMode !== "sync") {
+    faults.push(`--audit-mode must be async or sync, got "${config.auditMode}"`);
   }
   if (config.limitsRedis !== undefined && !isRedisUrl(config.limitsRedis)) {
     faults.push(

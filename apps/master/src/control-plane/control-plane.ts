@@ -5,6 +5,7 @@ import type { IdempotencyRecord, IdempotentRequest } from "@heddle/control/idemp
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { ControlState } from "@heddle/control/state";
 import type { ControlGroup } from "./control-group.ts";
+import type { EventLogWriter } from "./event-log/event-log-writer.ts";
 
 /** The replicated state as this master sees it, and the only way to change it. */
 export interface ControlPlane {
@@ -30,6 +31,14 @@ export interface ControlPlane {
   onApplied(listener: (command: ControlCommand | undefined) => void): () => void;
   /** The group of masters that agree on the state, where there is one. */
   readonly group?: ControlGroup | undefined;
+  /** A secret that all masters share; undefined before it is stored. */
+  secret?(name: string): string | undefined;
+  /** False while secrets are to be encrypted and cannot be yet. */
+  readonly takesSecrets?: boolean;
+  /** Stores a secret unless there is one of that name. */
+  keepSecret?(name: string, value: string): Promise<ControlReply>;
+  /** This master's log of events, where it keeps one. */
+  readonly events?: EventLogWriter | undefined;
   /** Why no command is taken any more, where that is so: then this master is not ready. */
   readonly fault?: AppError | undefined;
   close(): Promise<void>;

@@ -12,6 +12,8 @@ import type { CallReservation } from "./limits/call-reservation.ts";
 export interface CallerRequest extends FastifyRequest {
   /** Who calls: a key, or a user with a token. */
   apiKey: Caller | null;
+  /** The same, also where the call is refused. */
+  knownCaller: Caller | null;
   /** The call's part of its limits; released with the answer unless it is handed over. */
   reservation: CallReservation | null;
 }
@@ -57,6 +59,7 @@ export class AccessCheck {
     request: CallerRequest,
     reply: FastifyReply,
   ): Later<void> {
+    request.knownCaller = caller;
     const refuse = (thrown: unknown): never => {
       reply.headers(this.#limits.headersOf(caller));
       this.#onLimited(permission, toAppError(thrown));

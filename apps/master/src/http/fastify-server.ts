@@ -46,6 +46,7 @@ export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
   });
   const instance = adapter.getInstance<FastifyInstance>();
   instance.decorateRequest("apiKey", null);
+  instance.decorateRequest("knownCaller", null);
   instance.decorateRequest("reservation", null);
   instance.addHook("onRequest", (request, reply, done) => {
     reply.header("x-request-id", request.id);

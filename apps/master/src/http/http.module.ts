@@ -15,8 +15,11 @@ import { MetricsModule } from "../metrics/metrics.module.ts";
 import { pluginOperationsOf } from "../plugins/plugin-operations.ts";
 import { UsageBook } from "../usage/usage-book.ts";
 import { AccessCheck, type OnLimited } from "./access.ts";
+import { auditCalls } from "./audit/audit-hooks.ts";
+import { exposeAudit } from "./audit/audit-metrics.ts";
+import { AuditTrail } from "./audit/audit-trail.ts";
 import { ErrorFilter } from "./error-filter.ts";
-import { guardRoutes, type HttpSettings } from "./fastify-server.ts";
+import { guardRoutes } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
 import { Authenticator } from "./identity/authenticator.ts";
 import { AUTH_SETTINGS, openAuthenticator } from "./identity/open-authenticator.ts";
@@ -64,6 +67,12 @@ import { listRoutes, ROUTES } from "./route-table.ts";
       inject: [Authenticator, LastUsed, CallLimiter, InferenceMetrics],
       useFactory: openAccess,
     },
+    {
+      provide: AuditTrail,
+      inject: [CONTROL_PLANE, MASTER_CONFIG, LOGGER],
+      useFactory: (control: ControlPlane, { masterId: master }: MasterConfig, log: Logger) =>
+        new AuditTrail({ control, master, log }),
+    },
     { provide: ROUTES, inject: [ModulesContainer, PluginSet], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
@@ -74,9 +83,14 @@ export class HttpModule {
   constructor(
     @Inject(HttpAdapterHost) { httpAdapter }: HttpAdapterHost<FastifyAdapter>,
     @Inject(AccessCheck) access: AccessCheck,
-    @Inject(MASTER_CONFIG) settings: HttpSettings,
+    @Inject(MASTER_CONFIG) settings: MasterConfig,
+    @Inject(AuditTrail) trail: AuditTrail,
+    @Inject(Registry) registry: Registry,
   ) {
-    guardRoutes(httpAdapter.getInstance<FastifyInstance>(), access, settings);
+    const instance = httpAdapter.getInstance<FastifyInstance>();
+    exposeAudit(registry, trail);
+    auditCalls(instance, trail, settings.auditMode);
+    guardRoutes(instance, access, settings);
   }
 }
 

@@ -10,6 +10,7 @@ import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
+import { callIsAbout } from "../control-plane/event-log/audit-call.ts";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream } from "../http/event-stream.ts";
@@ -228,7 +229,9 @@ export class InferenceCalls {
   /** The model that the request names, if its key may use it. */
   resolve(http: CallerRequest, id: string): ModelRecord {
     if (!http.apiKey) throw new Error("no call gets here without a key");
-    return this.parts.models.resolve(id, http.apiKey);
+    const model = this.parts.models.resolve(id, http.apiKey);
+    callIsAbout(`models/${model.id}`);
+    return model;
   }
 
   /**

@@ -30,6 +30,8 @@ export interface NewGroup {
 export async function makeNewGroup(group: NewGroup): Promise<string> {
   const { directory, before, name, address, last, machine, keys } = group;
   const cluster = nextClusterId(before, Date.now(), randomBytes(8).toString("hex"));
+  // The new incarnation has an event log of its own.
+  machine.control.beginEvents();
   const { nonce, key } = newMemberKey();
   const owner = { cluster, node: "1" };
   const onDamaged = () => undefined;

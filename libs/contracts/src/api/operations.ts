@@ -5,6 +5,7 @@ import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
 import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
+import { eventLogOperations } from "./events/log.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
 import { batchOperations } from "./inference/batches.ts";
@@ -43,6 +44,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   models: modelOperations,
   jobs: jobOperations,
   events: eventOperations,
+  eventLog: eventLogOperations,
   projects: projectOperations,
   queues: queueOperations,
   workers: workerOperations,

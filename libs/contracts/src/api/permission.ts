@@ -12,6 +12,8 @@ export const PERMISSIONS = [
   "jobs:create",
   "jobs:cancel",
   "jobs:privileged",
+  "events:read",
+  "events:create",
   "cluster:read",
   "cluster:admin",
 ] as const;

@@ -1247,6 +1247,39 @@ export const DESCRIPTORS = `{
         }
        }
       },
+      "EventEntries": {
+       "methods": {
+        "Read": {
+         "requestType": "EventRange",
+         "responseType": "EventBytes"
+        }
+       }
+      },
+      "EventRange": {
+       "fields": {
+        "origin": {
+         "type": "string",
+         "id": 1
+        },
+        "first": {
+         "type": "uint64",
+         "id": 2
+        },
+        "limit": {
+         "type": "uint32",
+         "id": 3
+        }
+       }
+      },
+      "EventBytes": {
+       "fields": {
+        "entries": {
+         "rule": "repeated",
+         "type": "bytes",
+         "id": 1
+        }
+       }
+      },
       "ParameterShards": {
        "methods": {
         "Open": {

@@ -249,6 +249,22 @@ export class EventStore {
   }
 
   /**
+   * Keeps a checkpoint that was signed elsewhere, unless a later one is kept. Throws `server_error`
+   * where this log's tree of that size has another root: the two logs differ.
+   */
+  keep(note: SignedNote): Promise<void> {
+    return this.#changes.run(async () => {
+      const { size, root, origin } = parseCheckpoint(note.text);
+      if (origin !== this.#place.shape.origin) {
+        throw new AppError("conflict", `the checkpoint is of the log ${origin}`);
+      }
+      if (size < (this.#checkpoints.sizes.at(-1) ?? 0)) return;
+      if (sameHash(await this.tree(size).root(), root)) await this.#checkpoints.put(size, note);
+      else throw this.#otherTree(size);
+    });
+  }
+
+  /**
    * Adds the signatures of the given witnesses, of these lines, to a kept checkpoint. Throws
    * `permission_denied` where none signed it, or where one of their signatures is wrong.
    */
@@ -334,6 +350,13 @@ export class EventStore {
       );
     }
     if (!sameHash(await this.tree(size).root(), root)) throw this.#damagedHashes();
+  }
+
+  #otherTree(size: number): AppError {
+    const { directory } = this.#place;
+    const message = `the first ${size} events in ${directory} are not those of the signed checkpoint`;
+    const advice = "Verify the directory offline; then remove it, and start this process again";
+    return new AppError("server_error", `${message}: events were changed. ${advice}`);
   }
 
   #damagedHashes(): AppError {

@@ -21,6 +21,7 @@ const EVERYWHERE: Readonly<Record<string, readonly string[]>> = {
     "jobs:read",
     "jobs:create",
     "jobs:cancel",
+    "events:create",
     "cluster:read",
   ],
   operator: [
@@ -36,6 +37,8 @@ const EVERYWHERE: Readonly<Record<string, readonly string[]>> = {
     "jobs:create",
     "jobs:cancel",
     "jobs:privileged",
+    "events:read",
+    "events:create",
     "cluster:read",
   ],
 };

@@ -1,10 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
-import { findAdmission } from "@heddle/consensus/member/admission";
 import type { Agreement } from "@heddle/consensus/member/agreement";
 import type { DirectoryLock } from "@heddle/consensus/member/directory-lock";
-import { Formation } from "@heddle/consensus/member/formation";
 import { type FullIdentity, isJoined, startIdentity } from "@heddle/consensus/member/identity";
 import { IdentityMarks } from "@heddle/consensus/member/identity-marks";
 import { memberChanges } from "@heddle/consensus/member/member-changes";
@@ -14,7 +12,7 @@ import { noLeader } from "@heddle/consensus/proposals/pending-proposals";
 import type { ThreadStatus } from "@heddle/consensus/thread/thread-protocol";
 import { ThreadedReplica } from "@heddle/consensus/thread/threaded-replica";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
-import { NEWEST_VERSION } from "@heddle/control/cluster-version";
+import { NEWEST_VERSION, RECORDS_EVENTS } from "@heddle/control/cluster-version";
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { HashCheck } from "@heddle/control/hash-check";
 import { logCommand } from "@heddle/control/jobs/records/logged-command";
@@ -33,9 +31,12 @@ import type {
   RaftCounts,
 } from "../control-group.ts";
 import type { ControlPlane, Once } from "../control-plane.ts";
-import { propose } from "../propose.ts";
+import { takeAudit } from "../event-log/audit-call.ts";
+import type { EventLogWriter } from "../event-log/event-log-writer.ts";
+import { RecordedMachine } from "../event-log/recorded-machine.ts";
 import { checkLogFits } from "../state-memory.ts";
 import { ControlMachine, controlCommandOf } from "./control-machine.ts";
+import { admitMember, findMasters } from "./find-masters.ts";
 import { takeBackup } from "./live-backup.ts";
 import type { RaftService } from "./raft-service.ts";
 import { ReplicaCounts } from "./replica-counts.ts";
@@ -101,8 +102,15 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   readonly #removed = Promise.withResolvers<void>();
   readonly #released = Promise.withResolvers<void>();
 
-  private constructor(options: RaftControlPlaneOptions, identity: FullIdentity) {
+  readonly events: EventLogWriter | undefined;
+
+  private constructor(
+    options: RaftControlPlaneOptions,
+    identity: FullIdentity,
+    events: EventLogWriter | undefined,
+  ) {
     this.#options = options;
+    this.events = events;
     this.#identity = identity;
     const { directory, logger, newestVersion, keys = NO_SECRET_KEYS } = options;
     this.#keys = keys;
@@ -127,19 +135,24 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   /**
    * Finds or forms the group and recovers this master's state. Resolves when it takes part, with or
-   * without a leader. Rejects where the directory is damaged, or another master's.
+   * without a leader. Rejects where the directory is damaged, or another master's. `openEvents` opens
+   * the event log of a cluster; without it no events are kept.
    */
   static async open(
     options: RaftControlPlaneOptions,
     signal: AbortSignal = new AbortController().signal,
+    openEvents?: (cluster: string) => Promise<EventLogWriter>,
   ): Promise<RaftControlPlane> {
     const { directory, name, newestVersion = NEWEST_VERSION, keys, service } = options;
     await checkLogFits(directory);
     const started = await startIdentity(directory, name, { keys, newestVersion });
+    const { peers, credentials, joinToken, logger: log } = options;
+    const known = { directory, identity: started, peers, credentials, joinToken, log, keys };
     const identity = isJoined(started)
       ? started
-      : await findGroup(options, started, service, signal);
-    const plane = new RaftControlPlane(options, identity);
+      : await findMasters({ ...known, identity: started, signal, newestVersion }, service);
+    const events = await openEvents?.(identity.cluster);
+    const plane = new RaftControlPlane(options, identity, events);
     await plane.#start(service);
     return plane;
   }
@@ -175,9 +188,19 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
     const logged = logCommand(command, this.#machine.control.version);
-    const reply = await this.#propose({ type: "control", command: logged, ...once });
+    const call = this.#recordsEvents ? takeAudit(command.type) : undefined;
+    const audit = call && { audit: call.audit };
+    const made = this.#propose({ type: "control", command: logged, ...once, ...audit });
+    const reply = await made.catch((error: unknown) => {
+      if (toAppError(error).code !== "outcome_unknown") call?.undo();
+      throw error;
+    });
     this.#counts.answered(command, reply);
     return reply;
+  }
+
+  get #recordsEvents(): boolean {
+    return this.events !== undefined && this.#machine.control.version >= RECORDS_EVENTS;
   }
 
   keptAnswer(id: string): ReturnType<ControlPlane["keptAnswer"]> {
@@ -260,23 +283,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return (await this.progress()).some((member) => member.id === id && member.active);
   }
 
-  /** The token may have been made through another master a moment ago, and not be known here yet. */
-  async #admit(from: Introduction__Output) {
-    const find = () => findAdmission(this.state.joins, from, Date.now());
-    if (find() === undefined) await this.readBarrier();
-    const id = find();
-    const join = id === undefined ? undefined : this.state.joins.get(id);
-    if (id === undefined || !join) {
-      const message = `${from.name} shows no join token that is valid: an administrator adds a master by heddle cluster add ${from.name}, which gives it its --join-token-file`;
-      throw new AppError("permission_denied", message);
-    }
-    await propose(this, { type: "join.use", atMs: Date.now(), id, role: "master" });
-    const takeBack = async () => {
-      await propose(this, { type: "join.create", atMs: Date.now(), id, join }).catch(() => {});
-    };
-    return { takeBack };
-  }
-
   async #askProgress(leader: number): Promise<readonly MemberProgress[]> {
     const { peers, credentials } = this.#options;
     const member = this.#running.members.find(({ id }) => id === leader);
@@ -337,6 +343,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const settled = this.#marks.settle();
     await this.#replica?.stop();
     await settled;
+    await this.events?.close();
     await this.#options.lock.close();
   }
 
@@ -357,7 +364,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       segmentBytes,
       snapshotEntries,
       listen: { host, port: raftPort },
-      machine: this.#machine,
+      machine: this.events ? new RecordedMachine(this.#machine, this.events) : this.#machine,
       log: logger,
       onFatal: (error) => this.#fail(error),
       onRemoved: () => this.#onRemoved(),
@@ -371,7 +378,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const context = () => ({
       log: logger,
       isActive: (id: number) => this.#isActive(id),
-      admit: (from: Introduction__Output) => this.#admit(from),
+      admit: (from: Introduction__Output) => admitMember(this, from),
       control,
       secretsKeys: this.#keys.ids,
     });
@@ -445,6 +452,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   #onEntry(entry: LogCommand | undefined): void {
+    if (entry) this.events?.take(this.#machine.control);
+    else this.events?.restored(this.#machine.control);
     if (!entry || MARKED.has(entry.type)) this.#marks.note();
     if (!entry && this.#replica) this.#counts.snapshotsInstalled++;
     const command = controlCommandOf(entry);
@@ -480,18 +489,4 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     this.#fault = error;
     this.#options.onFatal(error);
   }
-}
-
-async function findGroup(
-  options: RaftControlPlaneOptions,
-  identity: Awaited<ReturnType<typeof startIdentity>>,
-  service: RaftService,
-  signal: AbortSignal,
-): Promise<FullIdentity> {
-  const { directory, peers, credentials, joinToken, logger: log } = options;
-  const { newestVersion = NEWEST_VERSION } = options;
-  const parts = { directory, identity, peers, credentials, joinToken, log, signal, newestVersion };
-  const formation = new Formation({ ...parts, keys: options.keys });
-  service.serve({ introduce: (from) => formation.introduce(from) });
-  return formation.find();
 }

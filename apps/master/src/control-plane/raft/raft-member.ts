@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { RunningCredentials } from "@heddle/node-agent/node-credentials";
 import { INSECURE_NODES } from "@heddle/node-agent/own-credentials";
@@ -12,6 +13,7 @@ import type { CatalogSeed } from "../catalog/seed.ts";
 import type { OpenControlPlane } from "../control-plane.module.ts";
 import type { EnrollmentOptions } from "../enrollment/enrollment.controller.ts";
 import { openMasterTls, readJoinToken } from "../enrollment/master-credentials.ts";
+import { EventLogWriter } from "../event-log/event-log-writer.ts";
 import { stateRoomMib } from "../state-memory.ts";
 import { keepStateRoom } from "../state-room.ts";
 import { type PreparedCluster, prepareCluster } from "./prepare-cluster.ts";
@@ -80,7 +82,10 @@ export class RaftMember implements OnApplicationShutdown {
   async open(): Promise<OpenControlPlane & Pick<PreparedCluster, "shownKey">> {
     const { config, keys, logger, seed } = this.#options;
     const { credentials, authority } = this.#own;
-    const control = await RaftControlPlane.open(this.#groupOptions());
+    const directory = join(config.dataDirectory, "events");
+    const control = await RaftControlPlane.open(this.#groupOptions(), undefined, (cluster) =>
+      EventLogWriter.open(directory, cluster, this.#options.onFatal),
+    );
     this.#control = control;
     const { bootstrapKeyFile } = config;
     const { signal } = this.#closing;

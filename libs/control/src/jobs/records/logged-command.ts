@@ -1,4 +1,5 @@
 import type { AccessCommand } from "../../access/records.ts";
+import type { AuditCommand } from "../../audit/records.ts";
 import { STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CatalogCommand, ControlCommand, LoggedCommand } from "../../command.ts";
 import type { DocumentsCommand } from "../../documents/records.ts";
@@ -48,6 +49,7 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
       return logged satisfies
         | Exclude<LoggedJobsCommand, EarlierConfirmation>
         | AccessCommand
+        | AuditCommand
         | CatalogCommand
         | DocumentsCommand;
   }

@@ -1,0 +1,221 @@
+// holds: events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
+
+import { randomUUID } from "node:crypto";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
+import type { LogEvent, LogEventPage } from "@heddle/contracts/api/events/log";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { MasterGroup } from "../../../test/master-group.ts";
+
+// The event log of three masters as processes, with a scripted dispatch.
+
+const NAMES = ["master-1", "master-2", "master-3"] as const;
+const [FIRST, SECOND, THIRD] = NAMES;
+const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }] };
+
+let group: MasterGroup;
+
+beforeAll(async () => {
+  group = new MasterGroup(3, ["--snapshot-entries", "40"]);
+  await group.startAll();
+  await group.leader();
+  await eventually(async () => (await all(FIRST)).length > 0);
+});
+afterAll(() => group?.close());
+
+async function page(name: string, query: string): Promise<LogEventPage> {
+  const path = `/api/v1/events/log?limit=1000&consistency=strong&${query}`;
+  const reply = await group.request(name, "GET", path);
+  if (reply.status !== 200) throw new Error(`${reply.status}: ${await reply.text()}`);
+  return (await reply.json()) as LogEventPage;
+}
+
+async function all(name: string, query = ""): Promise<readonly LogEvent[]> {
+  const events: LogEvent[] = [];
+  for (let cursor: string | null = "0"; cursor !== null; ) {
+    const after: string = events.length > 0 || cursor !== "0" ? `&cursor=${cursor}` : "";
+    const next = await page(name, query + after);
+    events.push(...next.data);
+    cursor = next.next_cursor;
+  }
+  return events;
+}
+
+/** Resolves when all masters have the same log, and returns it. */
+async function agreed(names: readonly string[] = NAMES): Promise<readonly LogEvent[]> {
+  let log: readonly LogEvent[] = [];
+  await eventually(async () => {
+    const logs = await Promise.all(names.map((name) => all(name).catch(() => [])));
+    const texts = new Set(logs.map((each) => JSON.stringify(each)));
+    log = logs[0] ?? [];
+    return texts.size === 1 && log.length > 0;
+  });
+  return log;
+}
+
+function expectNoGap(log: readonly LogEvent[]): void {
+  expect(log.map(({ sequence }) => Number(sequence))).toEqual(log.map((_, at) => at));
+  expect(new Set(log.map(({ id }) => id)).size).toBe(log.length);
+}
+
+interface Made {
+  readonly id: string;
+  readonly type: string;
+  readonly result: string;
+}
+
+/** Makes a call whose request id is known. */
+async function call(
+  name: string,
+  [method, path, body]: readonly [string, string, unknown?],
+  expected: Omit<Made, "id">,
+  key = group.adminKey,
+): Promise<Made> {
+  const id = `test-${randomUUID()}`;
+  const headers = { "x-request-id": id, "x-session-id": "session-1" };
+  const reply = await group.request(name, method, path, body, key, headers);
+  await reply.text();
+  return { id, ...expected };
+}
+
+describe("event log of three masters", () => {
+  it("each mutating, denied and inference call has one event, the same on all", async () => {
+    const { key } = await group.createKey(FIRST, "reader");
+    const setting = ["PUT", "/api/v1/cluster/settings/max_concurrent_jobs", { value: 7 }] as const;
+    const job = { name: "j", command: ["true"], resources: { gpu_count: 0 } };
+    const made = [
+      await call(FIRST, setting, { type: "SETTING_CHANGE", result: "success" }),
+      await call(SECOND, ["POST", "/api/v1/keys", { name: "x" }], {
+        type: "KEY_CREATE",
+        result: "success",
+      }),
+      await call(THIRD, ["POST", "/api/v1/jobs", job], { type: "JOB_SUBMIT", result: "success" }),
+      await call(FIRST, ["POST", "/api/v1/chat/completions", CHAT], {
+        type: "DATA_ACCESS",
+        result: "success",
+      }),
+      await call(SECOND, ["POST", "/api/v1/chat/completions", { ...CHAT, model: "none" }], {
+        type: "DATA_ACCESS",
+        result: "refused",
+      }),
+      await call(THIRD, ["POST", "/api/v1/cluster/snapshot"], {
+        type: "API_CALL",
+        result: "success",
+      }),
+      await call(FIRST, setting, { type: "ACCESS_DENIED", result: "denied" }, key),
+      await call(FIRST, ["GET", "/api/v1/keys"], { type: "ACCESS_DENIED", result: "denied" }, "no"),
+      await call(SECOND, ["POST", "/api/v1/keys", { name: 4 }], {
+        type: "API_CALL",
+        result: "refused",
+      }),
+    ];
+    const seen = (log: readonly LogEvent[]) =>
+      made.map(({ id }) => log.filter(({ requestid }) => requestid === id));
+    await eventually(async () => seen(await all(FIRST)).every(({ length }) => length > 0));
+    const log = await agreed();
+    expectNoGap(log);
+    for (const [at, events] of seen(log).entries()) {
+      const { id, ...expected } = made[at]!;
+      expect(events, id).toMatchObject([{ ...expected, sessionid: "session-1" }]);
+      expect(events[0]?.clientaddress).toMatch(/127\.0\.0\.1$/);
+    }
+    const users = seen(log).map(([event]) => event?.userid?.startsWith("key:") ?? false);
+    expect(users).toEqual([true, true, true, true, true, true, true, false, true]);
+    const chat = seen(log)[3]?.[0];
+    expect(chat).toMatchObject({ subject: `models/${CHAT.model}`, project: "default" });
+    expect(JSON.stringify(log)).not.toContain(group.adminKey);
+    expect(JSON.stringify(log)).not.toContain(key);
+  });
+
+  it("is searched by type, subject, time, order and page", async () => {
+    const log = await agreed();
+    const types = await all(FIRST, "type=KEY_CREATE,SETTING_CHANGE");
+    expect(new Set(types.map(({ type }) => type))).toEqual(
+      new Set(["KEY_CREATE", "SETTING_CHANGE"]),
+    );
+    const models = await all(SECOND, "subject=models/*");
+    expect(models.map(({ sequence }) => sequence)).toEqual(
+      log.filter(({ subject }) => subject.startsWith("models/")).map(({ sequence }) => sequence),
+    );
+    const middle = log[Math.floor(log.length / 2)]!.recordedtime;
+    const late = await all(THIRD, `since=${middle}`);
+    const early = await all(THIRD, `until=${middle}`);
+    expect([...early, ...late]).toEqual(log);
+    const newest = await page(FIRST, "order=desc");
+    expect(newest.data).toEqual([...log].reverse().slice(0, newest.data.length));
+    const refused = await group.request(FIRST, "GET", "/api/v1/events/log?since=yesterday");
+    expect(refused.status).toBe(400);
+  });
+
+  it("streams continue at another master, without gap or repeat", async () => {
+    const start = (await agreed()).length;
+    const received: LogEvent[] = [];
+    let [last, at] = [String(start - 1), 0];
+    const isDone = () => received.at(-1)?.subject === "settings/job_timeout";
+    const changes = (async () => {
+      for (let value = 1; value <= 30; value++) {
+        const path = "/api/v1/cluster/settings/max_concurrent_jobs";
+        await group.change(NAMES[value % 3]!, "PUT", path, { value });
+      }
+      await group.change(FIRST, "PUT", "/api/v1/cluster/settings/job_timeout", { value: 9_999 });
+    })();
+    while (!isDone()) {
+      const hangUp = new AbortController();
+      const reply = await fetch(`${group.url(NAMES[at++ % 3]!)}/api/v1/events/log`, {
+        headers: {
+          authorization: `Bearer ${group.adminKey}`,
+          accept: "text/event-stream",
+          "last-event-id": last,
+        },
+        signal: hangUp.signal,
+      });
+      expect(reply.status).toBe(200);
+      let taken = 0;
+      for await (const { id, data } of readServerSentEvents(reply.body!, SILENCE_MS)) {
+        last = id ?? last;
+        if (data === "") continue;
+        received.push(JSON.parse(data) as LogEvent);
+        if (++taken === 7 || isDone()) break;
+      }
+      hangUp.abort();
+    }
+    await changes;
+    const log = await agreed();
+    expect(received).toEqual(log.slice(start, start + received.length));
+  });
+
+  it("kill -9 of all masters at once leaves no gap, and a replay repeats nothing", async () => {
+    const before = await agreed();
+    const writes = Array.from({ length: 60 }, (_, at) =>
+      group
+        .request(NAMES[at % 3]!, "POST", "/api/v1/keys", { name: `k${at}` })
+        .then((reply) => reply.text())
+        .catch(() => undefined),
+    );
+    await Promise.race(writes.slice(20));
+    await Promise.all(NAMES.map((name) => group.end(name, "SIGKILL")));
+    await Promise.all(writes);
+    await group.startAll();
+    await group.leader();
+    const log = await agreed();
+    expectNoGap(log);
+    expect(log.slice(0, before.length)).toEqual(before);
+    const names = log.flatMap(({ type, data }) => (type === "KEY_CREATE" ? [data["name"]] : []));
+    const known = await group.keyNames(FIRST);
+    const added = known.filter((name) => /^k\d+$/.test(name));
+    expect(names.filter((name) => added.includes(String(name))).sort()).toEqual(added.sort());
+  });
+
+  it("a master that lost its events, or all, fetches them from the others", async () => {
+    const before = await agreed();
+    await group.end(THIRD, "SIGKILL");
+    await group.change(FIRST, "POST", "/api/v1/cluster/snapshot");
+    rmSync(join(group.directory(THIRD), "events"), { recursive: true });
+    await group.start(THIRD);
+    const log = await agreed();
+    expectNoGap(log);
+    expect(log.slice(0, before.length)).toEqual(before);
+  });
+});

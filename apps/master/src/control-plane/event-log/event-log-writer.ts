@@ -1,0 +1,156 @@
+import { SerialQueue } from "@heddle/base/async/serial-queue";
+import { AppError, toAppError } from "@heddle/base/errors";
+import { checkpointSize } from "@heddle/control/audit/audit-changes";
+import { cloudEvent } from "@heddle/control/audit/cloud-event";
+import type { ReplicatedControl } from "@heddle/control/replicated-control";
+import { EventStore } from "@heddle/event-store/log/event-store";
+import { parseNote } from "@heddle/event-store/notes/signed-note";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
+
+/** Events that may wait for the disk before commands are applied more slowly. */
+const MAX_PENDING_BYTES = 8 * 2 ** 20;
+
+/** What the recorder reads of the replicated state. */
+type Counted = Pick<ReplicatedControl, "derived" | "eventCount" | "logTimeMs" | "index" | "state">;
+
+/**
+ * Writes the events of applied entries to this master's event log. Their number is part of the
+ * state, so each has the same place on every master, and a replay skips those that are there.
+ */
+export class EventLogWriter {
+  readonly origin: string;
+  readonly store: EventStore;
+  readonly #onFatal: (error: AppError) => void;
+  /** The place of the next event to write. */
+  #next: number;
+  #count = 0;
+  #pendingBytes = 0;
+  #written: Promise<unknown> = Promise.resolve();
+  readonly #checkpoints = new SerialQueue();
+  #note: unknown;
+  #isClosed = false;
+
+  private constructor(origin: string, store: EventStore, onFatal: (error: AppError) => void) {
+    this.origin = origin;
+    this.store = store;
+    this.#next = store.size;
+    this.#onFatal = onFatal;
+  }
+
+  /** Opens the log of a cluster, one directory for each: a restored cluster begins another log. */
+  static async open(
+    directory: string,
+    cluster: string,
+    onFatal: (error: AppError) => void,
+  ): Promise<EventLogWriter> {
+    const origin = originOf(cluster);
+    const place = { files: nodeStorageFiles, directory: `${directory}/${cluster}`, origin };
+    const { log } = await EventStore.open(place);
+    return new EventLogWriter(origin, log, onFatal);
+  }
+
+  /** How many events the state of this master counts. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The place of the first event that this master does not have. */
+  get next(): number {
+    return this.#next;
+  }
+
+  /** How many of them this master lacks: a snapshot of another one replaced its state. */
+  get missing(): number {
+    return Math.max(0, this.#count - this.#next);
+  }
+
+  /** Takes the events of the entry that was applied last. */
+  take(control: Counted): void {
+    const { derived, index, logTimeMs: recordedMs } = control;
+    this.#count = control.eventCount;
+    this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
+    if (derived.length === 0) return;
+    const first = this.#count - derived.length;
+    // Behind: the catch-up fetches these too.
+    if (first > this.#next) return;
+    const entries: Uint8Array[] = [];
+    for (let ordinal = this.#next - first; ordinal < derived.length; ordinal++) {
+      const place = { index, ordinal, sequence: first + ordinal, recordedMs, origin: this.origin };
+      entries.push(Buffer.from(cloudEvent(derived[ordinal]!, place)));
+    }
+    if (entries.length > 0) this.#append(entries);
+  }
+
+  /** A snapshot replaced the state. */
+  restored(control: Counted): void {
+    this.#count = control.eventCount;
+    this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
+  }
+
+  /** Adds events that another master has; they begin at the first that is missing. */
+  async addFetched(first: number, entries: readonly Uint8Array[]): Promise<void> {
+    if (first !== this.#next) return;
+    const lacking = entries.slice(0, this.missing);
+    if (lacking.length > 0) this.#append(lacking);
+    await this.#written;
+  }
+
+  /** Undefined, or a wait while too much is on its way to the disk. */
+  room(): Promise<unknown> | undefined {
+    return this.#pendingBytes > MAX_PENDING_BYTES ? this.#written : undefined;
+  }
+
+  /** Resolves when all events taken so far are on the disk. */
+  async flushed(): Promise<void> {
+    await this.#written;
+  }
+
+  /** Resolves when the events that the state counts now can be read. */
+  async awaitCounted(signal?: AbortSignal): Promise<void> {
+    const count = this.#count;
+    if (this.store.size < count) await this.store.grownBeyond(count - 1, signal);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#written;
+    await this.#checkpoints.idle();
+    await this.store.close();
+  }
+
+  #append(entries: readonly Uint8Array[]): void {
+    const bytes = entries.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    this.#next += entries.length;
+    this.#pendingBytes += bytes;
+    this.#written = this.store.append(entries).then(
+      () => {
+        this.#pendingBytes -= bytes;
+      },
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  /** The checkpoint that the masters agreed on, once the events that it covers are here. */
+  #keepCheckpoint(note: unknown): void {
+    if (note === this.#note || typeof note !== "string") return;
+    this.#note = note;
+    const size = checkpointSize(note);
+    const keep = async () => {
+      // A later one covers this one too.
+      if (this.#note !== note) return;
+      if (this.store.size < size) await this.store.grownBeyond(size - 1);
+      await this.store.keep(parseNote(Buffer.from(note)));
+    };
+    this.#checkpoints.run(keep).catch((error: unknown) => this.#fail(error));
+  }
+
+  #fail(thrown: unknown): void {
+    if (this.#isClosed) return;
+    this.#onFatal(toAppError(thrown));
+  }
+}
+
+/** The name of a cluster's event log. */
+function originOf(cluster: string): string {
+  return `heddle/events/${cluster}`;
+}

@@ -1,0 +1,92 @@
+import type { AuditContext, AuditRecord } from "@heddle/control/audit/records";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { MasterConfig } from "../../config/config.ts";
+import { type AuditCall, duringCall } from "../../control-plane/event-log/audit-call.ts";
+import type { CallerRequest } from "../access.ts";
+import { shownPath } from "../error-reply.ts";
+import type { ServedConfig } from "../serves.ts";
+import type { AuditTrail } from "./audit-trail.ts";
+
+/** Where the client has gone before the answer began. */
+const CLIENT_CLOSED = 499;
+const MAX_SESSION_CHARS = 128;
+const SESSION = /^[\x21-\x7e]+$/;
+
+/**
+ * Has every call that changes, starts or reads data of models, and every denied one, make exactly
+ * one event: that of the change which names it, or a record of the call.
+ */
+export function auditCalls(
+  instance: FastifyInstance,
+  trail: AuditTrail,
+  mode: MasterConfig["auditMode"],
+): void {
+  const calls = new WeakMap<FastifyRequest, AuditCall>();
+  instance.addHook("onRequest", (request, reply, done) => {
+    const call = { context: () => contextOf(request as CallerRequest), isLogged: false };
+    calls.set(request, call);
+    reply.raw.once("close", () => {
+      const record = recordOf(request, reply, call);
+      if (record) trail.record(record);
+    });
+    done();
+  });
+  instance.addHook("preHandler", (request, _reply, done) => {
+    const call = calls.get(request);
+    if (!call) return done();
+    if (mode === "async" || !isAccess(request)) return duringCall(call, done);
+    call.isLogged = true;
+    const record = { ...call.context(), kind: "access", atMs: Date.now() } as const;
+    const recorded = trail.recordNow({ ...record, subject: "models" });
+    recorded.then(
+      () => duringCall(call, done),
+      (error: Error) => done(error),
+    );
+  });
+}
+
+function contextOf(request: CallerRequest): AuditContext {
+  const { knownCaller: caller, id, ip, headers } = request;
+  const session = headers["x-session-id"];
+  const isSession = typeof session === "string" && session.length <= MAX_SESSION_CHARS;
+  const user = caller?.kind === "user" ? caller.name : caller?.id;
+  return {
+    ...(caller && { user: `${caller.kind}:${user}`, project: caller.project }),
+    ...(isSession && SESSION.test(session) && { session }),
+    request: id,
+    ...(ip && { address: ip }),
+    route: routeOf(request),
+  };
+}
+
+function operationOf(request: FastifyRequest): ServedConfig["operation"] {
+  return (request.routeOptions.config as ServedConfig | undefined)?.operation;
+}
+
+function routeOf(request: FastifyRequest): string {
+  return `${request.method} ${operationOf(request)?.path ?? shownPath(request.url)}`;
+}
+
+function isAccess(request: FastifyRequest): boolean {
+  return request.method === "POST" && operationOf(request)?.permission === "inference:create";
+}
+
+/** Undefined for calls that have an event already, and for those that need none. */
+function recordOf(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  call: AuditCall,
+): AuditRecord | undefined {
+  if (call.isLogged || !operationOf(request)) return undefined;
+  const status = reply.raw.headersSent ? reply.raw.statusCode : CLIENT_CLOSED;
+  const kind = kindOf(request, status);
+  if (!kind) return undefined;
+  const subject = call.subject ?? shownPath(request.url).replace(/\?.*/, "");
+  return { ...call.context(), kind, subject, status, atMs: Date.now() };
+}
+
+function kindOf(request: FastifyRequest, status: number): AuditRecord["kind"] | undefined {
+  if (status === 401 || status === 403) return "denied";
+  if (isAccess(request)) return "access";
+  return request.method === "GET" || request.method === "HEAD" ? undefined : "call";
+}

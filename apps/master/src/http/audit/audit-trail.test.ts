@@ -1,0 +1,89 @@
+// holds: events-drops-counted
+
+import { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
+import type { AuditCommand, AuditRecord } from "@heddle/control/audit/records";
+import type { ControlCommand } from "@heddle/control/command";
+import { createLogger } from "@heddle/observability/logger";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../../test/test-master.ts";
+import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import { AuditTrail } from "./audit-trail.ts";
+
+type Recorded = Extract<AuditCommand, { type: "audit.record" }>;
+
+/** A control plane that keeps events, whose proposals may fail before or after they are applied. */
+class UnsureControl extends VolatileControl {
+  readonly events = {} as EventLogWriter;
+  readonly proposed: Recorded[] = [];
+  readonly faults: ("before" | "after")[] = [];
+
+  override async propose(command: ControlCommand) {
+    const fault = this.faults.shift();
+    if (fault === "before") throw new AppError("unavailable", "no leader");
+    this.proposed.push(command as Recorded);
+    const reply = await super.propose(command);
+    if (fault === "after") throw new AppError("outcome_unknown", "the leader is lost");
+    return reply;
+  }
+}
+
+const record = (kind: AuditRecord["kind"], atMs = 5): AuditRecord => ({
+  request: "r",
+  route: "POST /api/v1/chat/completions",
+  atMs,
+  kind,
+  subject: "models/demo",
+  status: 200,
+});
+
+function trailOn(control: UnsureControl): AuditTrail {
+  const log = createLogger({ service: "audit-test", level: "silent" });
+  return new AuditTrail({ control, master: "m1", log });
+}
+
+test("recorded calls: 256 make a command at once, fewer wait", async () => {
+  const control = new UnsureControl();
+  const trail = trailOn(control);
+  for (let i = 0; i < 255; i++) trail.record(record("access"));
+  await Promise.resolve();
+  expect(control.proposed).toEqual([]);
+  trail.record(record("access"));
+  await eventually(() => trail.counts.recorded === 256);
+  expect(control.proposed.length).toBe(1);
+  expect(control.proposed[0]?.records.length).toBe(256);
+  expect(trail.counts.dropped).toBe(0);
+});
+
+test("recorded calls: a command of unknown outcome is sent again and applied once", async () => {
+  const control = new UnsureControl();
+  control.faults.push("before", "after");
+  const trail = trailOn(control);
+  for (let i = 0; i < 256; i++) trail.record(record("access"));
+  await eventually(() => trail.counts.recorded === 256);
+  expect(control.proposed.length).toBe(2);
+  expect(control.state.cluster.get("events")).toBeGreaterThanOrEqual(256);
+  expect(control.proposed[1]).toEqual(control.proposed[0]);
+  expect(control.state.cluster.get("batch:m1")).toMatch(/ 1$/);
+});
+
+test("recorded calls: what a full queue does not take is counted in the log", async () => {
+  const control = new UnsureControl();
+  const trail = trailOn(control);
+  for (let i = 0; i < 20_000; i++) trail.record(record("access"));
+  expect(trail.counts.dropped).toBeGreaterThan(0);
+  await eventually(
+    () => trail.waiting === 0 && trail.counts.recorded + trail.counts.dropped === 20_000,
+  );
+  const counted = control.proposed.reduce((sum, { dropped = 0 }) => sum + dropped, 0);
+  expect(counted).toBe(trail.counts.dropped);
+});
+
+test("recorded calls: denied calls beyond 100 a second are counted only", async () => {
+  const control = new UnsureControl();
+  const trail = trailOn(control);
+  for (let i = 0; i < 150; i++) trail.record(record("denied", 7_000 + i));
+  expect([trail.waiting, trail.counts.dropped]).toEqual([100, 50]);
+  await trail.onApplicationShutdown();
+  expect(control.proposed).toMatchObject([{ dropped: 50 }]);
+});

@@ -1,0 +1,134 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { toAppError } from "@heddle/base/errors";
+import { MAX_RECORDS } from "@heddle/control/audit/audit-changes";
+import type { AuditCommand, AuditRecord } from "@heddle/control/audit/records";
+import { RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
+import type { Logger } from "@heddle/observability/logger";
+import type { OnApplicationShutdown } from "@nestjs/common";
+import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import { propose } from "../../control-plane/propose.ts";
+
+/** Calls gather for this long, or until a command is full. */
+const GATHER_MS = 1_000;
+const RETRY_MS = 250;
+/** Records that wait; more are counted instead. */
+const MAX_WAITING = 16_384;
+/** Denied calls of a second that are recorded one by one: anyone can make them. */
+const MAX_DENIED = 100;
+/** How long a master that ends waits for its last records. */
+const LAST_MS = 3_000;
+
+interface AuditParts {
+  readonly control: ControlPlane;
+  readonly master: string;
+  readonly log: Logger;
+}
+
+/**
+ * The calls that this master answered and no change names, on their way into the event log: gathered
+ * into one command a second or for 256 calls. A command is made once, however often it is sent.
+ */
+export class AuditTrail implements OnApplicationShutdown {
+  readonly #parts: AuditParts;
+  /** Numbers the commands of this process. */
+  readonly #process = randomBytes(6).toString("hex");
+  #number = 0;
+  #waiting: AuditRecord[] = [];
+  #dropped = 0;
+  #denied = { second: 0, count: 0 };
+  #timer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+  #isClosed = false;
+  /** Since the start of this process. */
+  readonly counts = { recorded: 0, dropped: 0 };
+
+  constructor(parts: AuditParts) {
+    this.#parts = parts;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Takes a call; it is in the event log soon. */
+  record(record: AuditRecord): void {
+    const { control } = this.#parts;
+    if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
+    if (this.#isFull(record)) {
+      this.#dropped++;
+      this.counts.dropped++;
+    } else this.#waiting.push(record);
+    if (this.#waiting.length >= MAX_RECORDS) this.#send();
+    else this.#timer ??= setTimeout(() => this.#send(), GATHER_MS).unref();
+  }
+
+  /** Resolves when the call is in the event log; rejects where that cannot be. */
+  async recordNow(record: AuditRecord): Promise<void> {
+    const { control } = this.#parts;
+    if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
+    await propose(control, this.#command([record]));
+    this.counts.recorded++;
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    this.#send();
+    this.#isClosed = true;
+    await Promise.race([this.#sending, delay(LAST_MS, undefined, { ref: false })]);
+    if (this.#waiting.length > 0) {
+      this.#parts.log.error({ lost: this.#waiting.length }, "calls were not recorded");
+    }
+  }
+
+  #isFull({ kind, atMs }: AuditRecord): boolean {
+    if (this.#waiting.length >= MAX_WAITING) return true;
+    if (kind !== "denied") return false;
+    const second = Math.floor(atMs / 1_000);
+    if (second !== this.#denied.second) this.#denied = { second, count: 0 };
+    return ++this.#denied.count > MAX_DENIED;
+  }
+
+  #send(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#sending ??= this.#sendAll().finally(() => {
+      this.#sending = undefined;
+    });
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#waiting.length > 0 || this.#dropped > 0) {
+      const records = this.#waiting.splice(0, MAX_RECORDS);
+      const dropped = this.#dropped;
+      const command = this.#command(records, dropped);
+      while (!(await this.#isMade(command))) {
+        if (this.#isClosed) {
+          this.#waiting.unshift(...records);
+          return;
+        }
+        await delay(RETRY_MS, undefined, { ref: false });
+      }
+      this.#dropped -= dropped;
+      this.counts.recorded += records.length;
+    }
+  }
+
+  #command(records: readonly AuditRecord[], dropped = 0): AuditCommand {
+    const { master } = this.#parts;
+    const batch = { process: this.#process, number: ++this.#number };
+    const given = { type: "audit.record", atMs: Date.now(), master, batch, records } as const;
+    return dropped === 0 ? given : { ...given, dropped };
+  }
+
+  /** Whether the command is in the log; where that is not known, it is sent again as it is. */
+  async #isMade(command: AuditCommand): Promise<boolean> {
+    const { control, log } = this.#parts;
+    try {
+      await propose(control, command);
+      return true;
+    } catch (error) {
+      log.debug({ err: toAppError(error) }, "calls are not recorded yet");
+      return false;
+    }
+  }
+}

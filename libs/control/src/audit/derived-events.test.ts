@@ -1,0 +1,167 @@
+// holds: events-derived, events-one-per-call
+
+import { expect, test } from "vitest";
+import { BINDS_ROLES, RECORDS_EVENTS } from "../cluster-version.ts";
+import type { ControlCommand } from "../command.ts";
+import { type LogCommand, ReplicatedControl } from "../replicated-control.ts";
+import type { ApiKeyRecord } from "../state.ts";
+import { newestControl } from "../testing/newest-control.ts";
+import { cloudEvent } from "./cloud-event.ts";
+import type { AuditContext, AuditRecord } from "./records.ts";
+
+const ORIGIN = "heddle/events/c1";
+const AUDIT: AuditContext = {
+  user: "key:abcd1234",
+  project: "vision",
+  session: "s1",
+  request: "req_1",
+  address: "127.0.0.1",
+  route: "PUT /api/v1/cluster/settings/{name}",
+};
+const KEY: ApiKeyRecord = {
+  id: "abcd1234",
+  name: "nightly",
+  hash: "f".repeat(64),
+  scopes: ["jobs:read"],
+  models: [],
+  limits: {},
+  project: "vision",
+  createdAtMs: 5,
+};
+const setting: ControlCommand = {
+  type: "setting.put",
+  atMs: 1_000,
+  name: "max_concurrent_jobs",
+  value: 7,
+};
+const record: AuditRecord = {
+  ...AUDIT,
+  atMs: 900,
+  kind: "access",
+  subject: "models/demo",
+  status: 200,
+};
+
+/** Applies entries, and returns the texts of their events. */
+function textsOf(control: ReplicatedControl, entries: readonly LogCommand[]): string[] {
+  return entries.flatMap((entry) => {
+    const index = control.index + 1;
+    control.apply(entry, index);
+    const first = control.eventCount - control.derived.length;
+    return control.derived.map((event, ordinal) => {
+      const recordedMs = control.logTimeMs;
+      const place = { index, ordinal, sequence: first + ordinal, recordedMs, origin: ORIGIN };
+      return cloudEvent(event, place);
+    });
+  });
+}
+
+const entry = (command: ControlCommand, audit?: AuditContext): LogCommand =>
+  ({ type: "control", command, audit }) as LogCommand;
+const records = (number: number, some: readonly AuditRecord[], dropped?: number) =>
+  entry({
+    type: "audit.record",
+    atMs: 1_000,
+    master: "m1",
+    batch: { process: "p1", number },
+    records: some,
+    dropped,
+  });
+
+test("events: the text of a change's event never changes", () => {
+  const control = new ReplicatedControl();
+  control.state.cluster.set("version", RECORDS_EVENTS);
+  expect(textsOf(control, [entry(setting, AUDIT)])).toEqual([
+    '{"specversion":"1.0","id":"1.0","source":"//heddle/events/c1","type":"SETTING_CHANGE","subject":"settings/max_concurrent_jobs","time":"1970-01-01T00:00:01.000Z","datacontenttype":"application/json","sequence":"0","recordedtime":"1970-01-01T00:00:01.000Z","result":"success","userid":"key:abcd1234","sessionid":"s1","requestid":"req_1","clientaddress":"127.0.0.1","data":{"route":"PUT /api/v1/cluster/settings/{name}","value":7}}',
+  ]);
+});
+
+test("events: two masters derive the same, also after a snapshot", async () => {
+  const entries = [
+    entry({ type: "key.create", atMs: 1, key: KEY }, AUDIT),
+    entry(setting),
+    records(1, [record, { ...record, kind: "denied", status: 403 }]),
+    entry({ type: "key.revoke", atMs: 3, id: KEY.id }, AUDIT),
+  ];
+  const [one, other] = [newestControl(), newestControl()];
+  const texts = textsOf(one, entries);
+  const head = textsOf(other, entries.slice(0, 2));
+  const restored = newestControl();
+  await restored.restore(other.snapshot());
+  expect([...head, ...textsOf(restored, entries.slice(2))]).toEqual(texts);
+  expect([restored.eventCount, restored.hash]).toEqual([texts.length, one.hash]);
+});
+
+test("events: a refused change has an event of the call, and none without one", () => {
+  const refused: ControlCommand = { ...setting, value: -1 };
+  const [text] = textsOf(newestControl(), [entry(refused), entry(refused, AUDIT)]);
+  expect(JSON.parse(text ?? "")).toMatchObject({
+    result: "refused",
+    requestid: "req_1",
+    project: "vision",
+    data: { code: "invalid_value" },
+  });
+});
+
+test("events: a repeated request has one of its own, not of what it made before", () => {
+  const idempotency = { id: "caller01:1", fingerprint: "0".repeat(64), answer: "{}" };
+  const command: ControlCommand = { type: "key.create", atMs: 1, key: KEY };
+  const first = { type: "control", command, idempotency, audit: AUDIT } as const;
+  const again = { ...first, audit: { ...AUDIT, request: "req_2" } };
+  const events = textsOf(newestControl(), [first, again]).map((text) => JSON.parse(text));
+  expect(events).toMatchObject([
+    { type: "KEY_CREATE", requestid: "req_1" },
+    { type: "API_CALL", requestid: "req_2", data: { repeated: true } },
+  ]);
+});
+
+test("events: recorded calls are applied once, and dropped ones are counted", () => {
+  const control = newestControl();
+  const entries = [records(1, [record], 3), records(1, [record], 3), records(2, [record])];
+  const events = textsOf(control, entries).map((text) => JSON.parse(text));
+  expect(events).toMatchObject([
+    { type: "DATA_ACCESS", time: "1970-01-01T00:00:00.900Z", subject: "models/demo" },
+    { type: "EVENTS_DROPPED", subject: "masters/m1", data: { dropped: 3 } },
+    { type: "DATA_ACCESS", sequence: "2" },
+  ]);
+  const many = records(3, new Array(257).fill(record));
+  expect(control.apply(many, 9)).toMatchObject({ ok: false, code: "invalid_value" });
+});
+
+test("events: no hash of a key and no secret is in one", () => {
+  const texts = textsOf(newestControl(), [
+    entry({ type: "key.create", atMs: 1, key: KEY }, AUDIT),
+    { type: "secret.keep", atMs: 1, name: "pepper", value: "swordfish" },
+    entry({
+      type: "join.create",
+      atMs: 1,
+      id: "e".repeat(64),
+      join: { role: "worker", name: "w1", expiresAtMs: 9_000 },
+    }),
+  ]).join("\n");
+  expect(texts).toContain("JOIN_TOKEN_CREATE");
+  for (const secret of [KEY.hash, "swordfish", "e".repeat(64)]) expect(texts).not.toContain(secret);
+});
+
+test("events: there are none before their cluster version, and then they begin at 0", () => {
+  const control = new ReplicatedControl();
+  control.apply({ type: "version.raise", atMs: 0, version: BINDS_ROLES }, 1);
+  expect(textsOf(control, [entry(setting)])).toEqual([]);
+  expect(() => control.apply(records(1, []), 3)).toThrow(/does not know/);
+  const raise = { type: "version.raise", atMs: 5, version: RECORDS_EVENTS } as const;
+  const [text] = textsOf(control, [raise]);
+  expect(JSON.parse(text ?? "")).toMatchObject({ type: "CLUSTER_UPGRADE", sequence: "0" });
+});
+
+test("events: a checkpoint covers as many as there are at most, and never fewer", () => {
+  const control = newestControl();
+  textsOf(control, [entry(setting), entry(setting)]);
+  const checkpoint = (size: number) =>
+    control.apply(
+      entry({ type: "events.checkpoint", atMs: 1, size, note: `${ORIGIN}\n${size}\nroot\n` }),
+      control.index + 1,
+    );
+  expect(checkpoint(3)).toMatchObject({ code: "conflict" });
+  expect(checkpoint(2)).toEqual({ ok: true });
+  expect(checkpoint(1)).toMatchObject({ code: "conflict" });
+});
