@@ -76,7 +76,21 @@ export interface TaskRequest {
   readonly tolerations: readonly string[];
   /** What the node must be able to run; absent requires nothing. */
   readonly offers?: readonly NeededOffer[] | undefined;
+  /** Ids of nodes that filters of plugins exclude; absent for none. */
+  readonly excludedNodes?: readonly string[] | undefined;
+  /** Nodes in the order of plugins' scores: those with a higher rank come before all others. */
+  readonly nodeRanks?: readonly NodeRank[] | undefined;
 }
+
+/** The rank of a node; one without is of rank 0. */
+export interface NodeRank {
+  readonly nodeId: string;
+  /** A whole number from 0 to MAX_NODE_RANK. */
+  readonly rank: number;
+}
+
+/** So many ranks that sums with a node's score are exact. */
+export const MAX_NODE_RANK = 100_000;
 
 /** An executor or algorithm that nodes offer, each under its own label. */
 export interface NeededOffer {

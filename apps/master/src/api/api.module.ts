@@ -21,8 +21,9 @@ import { WorkersController } from "./cluster/workers.controller.ts";
 import { EventLogController } from "./events/event-log.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
+import { JobAdmission } from "./jobs/job-admission.ts";
 import { JobList } from "./jobs/job-list.ts";
-import { JobService } from "./jobs/job-service.ts";
+import { JobChecks, JobService } from "./jobs/job-service.ts";
 import { JobsController } from "./jobs/jobs.controller.ts";
 import { PluginConfigs } from "./jobs/plugin-configs.ts";
 import { QuotasController } from "./jobs/quotas.controller.ts";
@@ -79,6 +80,8 @@ import { UsageController } from "./usage/usage.controller.ts";
     StateChanges,
     JobList,
     JobService,
+    JobChecks,
+    JobAdmission,
   ],
 })
 export class ApiModule {}

@@ -44,12 +44,12 @@ export class IdempotentChanges {
   async make<Outcome, Answer>(
     request: CallerRequest,
     reply: FastifyReply,
-    requested: () => RequestedChange<Outcome>,
+    requested: () => RequestedChange<Outcome> | Promise<RequestedChange<Outcome>>,
     answer: (outcome: Outcome, made: Accepted) => Answer,
   ): Promise<Answer> {
     const key = idempotencyKeyOf(request);
     if (key === undefined) {
-      const { command, answer: outcome } = requested();
+      const { command, answer: outcome } = await requested();
       return answer(outcome, await propose(this.#control, command));
     }
     const { id, secret } = this.#namesOf(request, key);
@@ -60,7 +60,7 @@ export class IdempotentChanges {
       reply.header("idempotency-replayed", "true");
       return answer(open<Outcome>(known.answer, secret), accepted(known.reply));
     }
-    const { command, answer: outcome } = requested();
+    const { command, answer: outcome } = await requested();
     const sealed = seal(outcome, secret);
     const idempotency = { id, fingerprint, answer: sealed };
     const result = await this.#control.propose(command, { idempotency });

@@ -47,14 +47,15 @@ export class JobLoops implements OnApplicationBootstrap {
   }
 
   onApplicationBootstrap(): void {
-    const { cache, plans, cycles } = this.#scheduling;
-    const plan = { cache, plans, cycles, control: this.#control };
-    this.#loops.run({
+    const { cache, plans, cycles, placement } = this.#scheduling;
+    const plan = { cache, plans, cycles, placement, control: this.#control };
+    const scheduling = this.#loops.run({
       name: "scheduling",
       pauseMs: PLAN_PAUSE_MS,
       concerns: (command) => command === undefined || !IRRELEVANT.has(command.type),
       step: () => schedulingStep({ ...plan, acknowledgeMs: this.#acknowledgeMs }),
     });
+    placement.onAnswer = () => scheduling.poke();
     this.#loops.run({
       name: "the clock of jobs",
       pauseMs: CLOCK_PAUSE_MS,

@@ -27,6 +27,7 @@ export interface AdmissionRule {
 /** A job that waits for a place. */
 export interface WaitingJob {
   readonly id: string;
+  readonly name: string;
   readonly project: string;
   readonly queue: string;
   readonly tasks: number;
@@ -36,6 +37,7 @@ export interface WaitingJob {
 
 export interface CandidateNode {
   readonly id: string;
+  readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly gpuType: string;
   readonly gpus: number;
@@ -49,7 +51,7 @@ export interface FilterRule {
   admits(job: WaitingJob, node: CandidateNode): boolean;
 }
 
-/** Prefers nodes for a job; among nodes on which it fits equally well. */
+/** Prefers nodes for a job, before the strategy of its queue does. */
 export interface ScoreRule {
   readonly name: string;
   /** A finite number; nodes with the highest come first. */

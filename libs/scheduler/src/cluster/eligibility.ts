@@ -16,6 +16,7 @@ export const NODE_FILTERS = [
   "affinity",
   "anti_affinity",
   "infiniband",
+  "plugin",
 ] as const;
 
 /** Nodes that one step evaluates; each costs up to 10 us for the longest lists of a request. */
@@ -35,7 +36,7 @@ function stateFilter({ state }: NodeSnapshot): NodeFilter | undefined {
 
 /** The same for a node as if it were ready, whatever its state is now. */
 function rejectedWhenReady(request: TaskRequest, node: NodeSnapshot): NodeFilter | undefined {
-  const { tolerations, affinity, antiAffinity } = compiled(request);
+  const { tolerations, affinity, antiAffinity, excluded } = compiled(request);
   if (!node.taints.every((taint) => tolerations.has(taint))) return "taint";
   for (const { kind, name, labelPrefix } of request.offers ?? []) {
     if (node.labels[labelPrefix + name] === undefined) return kind;
@@ -50,6 +51,7 @@ function rejectedWhenReady(request: TaskRequest, node: NodeSnapshot): NodeFilter
   if (!affinity.every((selector) => matches(selector, node))) return "affinity";
   if (antiAffinity.some((selector) => matches(selector, node))) return "anti_affinity";
   if (request.infiniband && node.fabric === "") return "infiniband";
+  if (excluded.has(node.id)) return "plugin";
   return undefined;
 }
 
@@ -58,6 +60,7 @@ interface Compiled {
   readonly tolerations: ReadonlySet<string>;
   readonly affinity: readonly CompiledSelector[];
   readonly antiAffinity: readonly CompiledSelector[];
+  readonly excluded: ReadonlySet<string>;
 }
 
 interface CompiledSelector extends Omit<LabelSelector, "values"> {
@@ -76,6 +79,7 @@ function compiled(request: TaskRequest): Compiled {
     tolerations: new Set(request.tolerations),
     affinity: request.nodeAffinity.map(compile),
     antiAffinity: request.nodeAntiAffinity.map(compile),
+    excluded: new Set(request.excludedNodes),
   };
   compiledRequests.set(request, made);
   return made;
@@ -97,8 +101,8 @@ function matches({ key, operator, values }: CompiledSelector, { labels }: NodeSn
   }
 }
 
-/** What the filters may read of a request: all but the amounts, which the ledger compares. */
-type FilteredField = Exclude<keyof TaskRequest, "gpuMilli" | "scalars">;
+/** What the filters may read of a request: all but the amounts, which the ledger compares, and ranks. */
+type FilteredField = Exclude<keyof TaskRequest, "gpuMilli" | "scalars" | "nodeRanks">;
 
 /** The nodes that pass, for requests with the same filters. */
 export interface StaticFilter {
@@ -188,6 +192,7 @@ export class Eligibility {
       nodeAntiAffinity: this.#listId(request.nodeAntiAffinity),
       infiniband: request.infiniband,
       tolerations: this.#listId(request.tolerations),
+      excludedNodes: this.#listId(request.excludedNodes ?? []),
       offers: (request.offers ?? []).map(({ labelPrefix, name }) => labelPrefix + name),
     };
     return JSON.stringify(Object.values(key));

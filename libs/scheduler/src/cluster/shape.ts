@@ -1,5 +1,5 @@
 import { runToEnd, type Steps } from "@heddle/base/async/steps";
-import type { TaskRequest } from "../model.ts";
+import { MAX_NODE_RANK, type TaskRequest } from "../model.ts";
 import { Eligibility, type StaticFilter } from "./eligibility.ts";
 import type { Roster } from "./roster.ts";
 import { SCALARS, WHOLE_DEVICE_MILLI } from "./units.ts";
@@ -21,6 +21,8 @@ export interface RequestShape {
   readonly eligible: Uint8Array;
   /** As in StaticFilter. */
   readonly rejecting: Uint8Array;
+  /** By the node's id; undefined where all nodes have the same. */
+  readonly ranks: ReadonlyMap<string, number> | undefined;
 }
 
 /** Shapes, beyond one a job, and filters that a table may have before a rebuild. */
@@ -94,6 +96,7 @@ function compile(request: TaskRequest, id: number, filter: StaticFilter): Reques
     milli: gpus > 0 ? gpuMilli : 0,
     onlyDevice: gpuIndex ?? -1,
     scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
+    ranks: ranksOf(request),
     get eligible() {
       return filter.eligible;
     },
@@ -103,8 +106,19 @@ function compile(request: TaskRequest, id: number, filter: StaticFilter): Reques
   };
 }
 
+function ranksOf({ nodeRanks = [] }: TaskRequest): RequestShape["ranks"] {
+  if (nodeRanks.length === 0) return undefined;
+  const odd = nodeRanks.find(
+    ({ rank }) => !(Number.isInteger(rank) && rank >= 0 && rank <= MAX_NODE_RANK),
+  );
+  if (odd)
+    throw new RangeError(`a rank is a whole number from 0 to ${MAX_NODE_RANK}, got ${odd.rank}`);
+  return new Map(nodeRanks.map(({ nodeId, rank }) => [nodeId, rank]));
+}
+
 function shapeKey(request: TaskRequest, filterKey: string): string {
-  const { gpus, gpuMilli, scalars } = request;
+  const { gpus, gpuMilli, scalars, nodeRanks = [] } = request;
   const amounts = SCALARS.map((name) => scalars[name]).join(" ");
-  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey}`;
+  const ranks = nodeRanks.map(({ nodeId, rank }) => `${nodeId}=${rank}`).join();
+  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey} ${ranks}`;
 }

@@ -39,6 +39,7 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   affinity: "AffinityNoMatch",
   anti_affinity: "AffinityNoMatch",
   infiniband: "TopologyUnavailable",
+  plugin: "AffinityNoMatch",
 };
 
 /** Nodes whose labels one step reads. */

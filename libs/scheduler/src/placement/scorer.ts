@@ -7,6 +7,9 @@ import type { Stranding } from "./stranding.ts";
 /** Score steps per GPU: fine enough that ties are between nodes in the same state. */
 const STEPS_PER_GPU = 1e6;
 
+/** More than any score by a strategy: a rank decides before it. */
+const STEPS_PER_RANK = 1e10;
+
 /** Best fit's weight relative to stranded GPUs: it decides if stranding is equal. */
 const BEST_FIT_WEIGHT = 0.03;
 
@@ -42,6 +45,13 @@ export class Scorer {
 
   /** The choice for a node that fits; valid until the next call. */
   choose(node: number, shape: RequestShape): Choice {
+    const choice = this.#byStrategy(node, shape);
+    const rank = shape.ranks?.get(this.#ledger.nodes[node]!.id);
+    if (rank !== undefined) choice.score += rank * STEPS_PER_RANK;
+    return choice;
+  }
+
+  #byStrategy(node: number, shape: RequestShape): Choice {
     const choice = this.#choice;
     choice.device = -1;
     if (this.strategy === "fragmentation") {

@@ -18,10 +18,17 @@ import { viewExplanation } from "../../orchestration/scheduling/explanation-view
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
 import { jobOfCaller, noJob, seesJobsOf } from "./job-access.ts";
+import { JobAdmission } from "./job-admission.ts";
 import { viewWholeJob } from "./job-view.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
 import { StateChanges } from "./state-changes.ts";
-import { dryRun, requestedSubmission, type Submitter, submitted } from "./submission.ts";
+import {
+  checkedSpec,
+  dryRun,
+  requestedSubmission,
+  type Submitter,
+  submitted,
+} from "./submission.ts";
 
 /** States in which a job waits for a place and can be explained. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
@@ -32,6 +39,20 @@ const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
   "recovering",
 ]);
 
+/** What checks jobs for plugins: schemas of algorithms, and rules. */
+export class JobChecks {
+  readonly pluginConfigs: PluginConfigs;
+  readonly admission: JobAdmission;
+
+  constructor(
+    @Inject(PluginConfigs) pluginConfigs: PluginConfigs,
+    @Inject(JobAdmission) admission: JobAdmission,
+  ) {
+    this.pluginConfigs = pluginConfigs;
+    this.admission = admission;
+  }
+}
+
 /** The operations behind the HTTP routes of jobs. */
 export class JobService {
   readonly #control: ControlPlane;
@@ -40,6 +61,7 @@ export class JobService {
   readonly #waits: StateChanges;
   readonly #progress: ProgressBook;
   readonly #pluginConfigs: PluginConfigs;
+  readonly #admission: JobAdmission;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
@@ -47,7 +69,7 @@ export class JobService {
     @Inject(IdempotentChanges) changes: IdempotentChanges,
     @Inject(StateChanges) waits: StateChanges,
     @Inject(ProgressBook) progress: ProgressBook,
-    @Inject(PluginConfigs) pluginConfigs: PluginConfigs,
+    @Inject(JobChecks) { pluginConfigs, admission }: JobChecks,
   ) {
     this.#control = control;
     this.#explainer = explainer;
@@ -55,6 +77,7 @@ export class JobService {
     this.#waits = waits;
     this.#progress = progress;
     this.#pluginConfigs = pluginConfigs;
+    this.#admission = admission;
   }
 
   get state(): ControlState {
@@ -65,15 +88,24 @@ export class JobService {
   submit(request: CallerRequest, reply: FastifyReply): Promise<SubmittedJob> {
     const submitter = this.#submitter(request);
     const body = this.#specBody(request);
-    const requested = () => requestedSubmission(parseJsonBody(body), submitter);
+    const requested = async () =>
+      requestedSubmission(await this.#reviewed(body, submitter, false), submitter);
     return this.#changes.make(request, reply, requested, (answer, { wasThere }) =>
       wasThere ? submitted(this.#find(answer.job_id)) : answer,
     );
   }
 
-  dryRun(request: CallerRequest): Promise<DryRun> {
-    const body = parseJsonBody(this.#specBody(request));
-    return dryRun(this.#control, this.#explainer, body, this.#submitter(request));
+  async dryRun(request: CallerRequest): Promise<DryRun> {
+    const submitter = this.#submitter(request);
+    const body = await this.#reviewed(this.#specBody(request), submitter, true);
+    return dryRun(this.#control, this.#explainer, body, submitter);
+  }
+
+  /** The body, as the rules of plugins have changed it. */
+  #reviewed(body: Buffer, submitter: Submitter, isDryRun: boolean) {
+    const { caller } = submitter;
+    const read = (each: Record<string, unknown>) => checkedSpec(each, submitter);
+    return this.#admission.review({ body: parseJsonBody(body), caller, isDryRun, read });
   }
 
   /** The body, within the bound of a job's spec. */

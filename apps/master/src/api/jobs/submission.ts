@@ -34,14 +34,18 @@ export function requestedSubmission(
 ): RequestedChange<SubmittedJob> {
   const atMs = Date.now();
   const made = newJobId(atMs);
-  const { id, ...spec } = checkedSpec(body, made, submitter);
+  const { id, ...spec } = checkedSpec(body, submitter, made);
   const jobId = id ?? made;
   const answer = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
   return { command: { type: "job.submit", atMs, jobId, spec }, answer };
 }
 
 /** The spec, if the submitter may submit it; its project is by default the submitter's. */
-function checkedSpec(body: Record<string, unknown>, madeId: string, submitter: Submitter) {
+export function checkedSpec(
+  body: Record<string, unknown>,
+  submitter: Submitter,
+  madeId = newJobId(Date.now()),
+) {
   const { project } = submitter.caller;
   const spec = readSpec({ project, ...withName(body, madeId) }, submitter);
   requireInProject(submitter.caller, "jobs:create", spec.project, "project");
@@ -136,7 +140,7 @@ export async function dryRun(
   submitter: Submitter,
 ): Promise<DryRun> {
   const made = newJobId(Date.now());
-  const { id, ...spec } = checkedSpec(body, made, submitter);
+  const { id, ...spec } = checkedSpec(body, submitter, made);
   const jobId = id ?? made;
   const { state, jobs: index } = control;
   const version = versionOf(state);

@@ -60,8 +60,9 @@ test("plan refusals: a refused plan is not proposed again at once, and is counte
   const atMs = Date.now();
   await control.propose({ type: "node.join", atMs, offer: nodeOffer("a") });
   await control.propose({ type: "job.submit", atMs, jobId: jobId(1), spec: jobSpec() });
-  const { cache, plans, cycles } = new Scheduling(control);
-  const step = () => schedulingStep({ control, cache, plans, cycles, acknowledgeMs: 1_000 });
+  const { cache, plans, cycles, placement } = new Scheduling(control);
+  const step = () =>
+    schedulingStep({ control, cache, plans, cycles, placement, acknowledgeMs: 1_000 });
   await step();
   expect(control.plans).toBe(1);
   const nextMs = await step();

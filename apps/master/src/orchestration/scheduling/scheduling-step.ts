@@ -20,7 +20,8 @@ const RESERVATION_SLACK_MS = 10_000;
 const MAX_STARTS = 500;
 const MAX_TASKS = 4_096;
 
-export interface SchedulingStepOptions extends Pick<Scheduling, "cache" | "plans" | "cycles"> {
+export interface SchedulingStepOptions
+  extends Pick<Scheduling, "cache" | "plans" | "cycles" | "placement"> {
   readonly control: ControlPlane;
   /** How long workers may take to acknowledge their leases. */
   readonly acknowledgeMs: number;
@@ -40,9 +41,13 @@ interface Planned {
 }
 
 function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
-  const { cache, plans, cycles } = options;
+  const { cache, plans, cycles, placement } = options;
   const startedMs = performance.now();
-  const { snapshot, unsatisfiable, admitted } = yield* admit(options, cache.snapshot(Date.now()));
+  const nowMs = Date.now();
+  const { unsatisfiable, admitted, ...rest } = yield* admit(options, cache.snapshot(nowMs));
+  // What plugins exclude may change: no job is refused for good by it.
+  const queue = placement.applied(rest.snapshot.queue, nowMs);
+  const snapshot = { ...rest.snapshot, queue };
   const plan = yield* decideInSteps(snapshot);
   plans.publish(snapshot, plan);
   const nextMs = nextLookMs(snapshot);

@@ -1,4 +1,5 @@
 import { systemClock } from "@heddle/base/clock";
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { Module } from "@nestjs/common";
 import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
@@ -11,9 +12,9 @@ import { Scheduling } from "./scheduling.ts";
   providers: [
     {
       provide: Scheduling,
-      inject: [CONTROL_PLANE, MASTER_CONFIG],
-      useFactory: (control: ControlPlane, { jobTimes }: MasterConfig) =>
-        new Scheduling(control, new LeaseHold(control, systemClock, jobTimes.leaseMs)),
+      inject: [CONTROL_PLANE, MASTER_CONFIG, PluginSet],
+      useFactory: (control: ControlPlane, { jobTimes }: MasterConfig, plugins: PluginSet) =>
+        new Scheduling(control, new LeaseHold(control, systemClock, jobTimes.leaseMs), plugins),
     },
   ],
   exports: [Scheduling],

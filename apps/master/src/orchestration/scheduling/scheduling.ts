@@ -1,8 +1,10 @@
+import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { CycleMetrics } from "./cycle-metrics.ts";
 import { JobExplainer } from "./job-explainer.ts";
 import type { LeaseHold } from "./lease-hold.ts";
 import { PlanCache } from "./plan-cache.ts";
+import { PluginPlacement } from "./plugin-placement.ts";
 import { SchedulerCache } from "./scheduler-cache.ts";
 
 /** The parts of scheduling on one master. */
@@ -13,7 +15,14 @@ export class Scheduling {
   /** Of the cycles that this master led. */
   readonly cycles = new CycleMetrics();
 
-  constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {
+  readonly placement: Pick<PluginPlacement, "applied" | "onAnswer">;
+
+  constructor(
+    control: ControlPlane,
+    hold?: Pick<LeaseHold, "untilMs">,
+    plugins: Pick<PluginSet, "usable"> = { usable: [] },
+  ) {
+    this.placement = new PluginPlacement(plugins, control);
     this.cache = new SchedulerCache(control, hold);
     this.plans = new PlanCache(this.cache);
     this.explainer = new JobExplainer(control, this.cache, this.plans);

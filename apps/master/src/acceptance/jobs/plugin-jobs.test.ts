@@ -1,0 +1,141 @@
+// holds: plugins-admission, plugins-scheduler
+
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "@heddle/base/testing/eventually";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ProcessCluster } from "../../../test/process-cluster.ts";
+
+// Jobs of a cluster whose plugin reviews them and chooses their nodes.
+
+const folder = mkdtempSync(join(tmpdir(), "heddle-plugin-jobs-"));
+let cluster: ProcessCluster;
+
+const POLICY = `
+export default { name: "policy", version: "1", apiVersion: 1, capabilities: ["admission", "scheduler"],
+  setup({ admission, scheduler }) {
+    admission.add({ name: "owner", review(job, { caller }) {
+      if (job.labels.owner === "unknown") return { refuse: "give a real owner", param: "labels.owner" };
+      if (job.labels.owner === "broken") return { change: { retry_limit: -1 } };
+      if (job.labels.owner === "hangs") return new Promise(() => {});
+      if (job.labels.owner === "throws") throw new Error("oh no");
+      if (job.labels.owner) return undefined;
+      return { change: { labels: { ...job.labels, owner: caller.name.replaceAll(" ", "-") } } };
+    } });
+    admission.add({ name: "optional", onFailure: "admit", review() { throw new Error("always"); } });
+    scheduler.filter({ name: "zones", admits: (job, node) => !job.labels.zone || node.labels.zone === job.labels.zone });
+    scheduler.score({ name: "prefer", score(job, node) {
+      if (job.labels.slow) for (;;);
+      return node.labels.zone === (job.labels.prefer ?? "a") ? 1 : 0;
+    } });
+  } };`;
+
+beforeAll(async () => {
+  const file = join(folder, "policy.mjs");
+  writeFileSync(file, POLICY);
+  cluster = await ProcessCluster.start({ workers: 0, masterFlags: ["--plugins", file] });
+  for (const zone of ["a", "b"]) await cluster.startWorker(["--labels", `zone=${zone}`]);
+  await cluster.replicasReady(2);
+});
+afterAll(async () => {
+  await cluster.close();
+  rmSync(folder, { recursive: true });
+});
+
+interface JobView {
+  readonly state: string;
+  readonly task_list: readonly { readonly node: string }[];
+  readonly explanation: unknown;
+  readonly spec: { readonly labels: Readonly<Record<string, string>> };
+}
+
+let count = 0;
+const bodyOf = (labels: Readonly<Record<string, string>>) => ({
+  name: `job-${++count}`,
+  command: "true",
+  resources: { cpu_cores: 0.1, memory_gb: 0.1 },
+  labels,
+});
+
+async function get(id: string): Promise<JobView> {
+  return (await (await cluster.request("GET", `/api/v1/jobs/${id}`)).json()) as JobView;
+}
+
+/** The zone in which a job of these labels runs. */
+async function zoneOf(labels: Readonly<Record<string, string>>): Promise<string | undefined> {
+  const id = await cluster.submit({ ...bodyOf(labels), command: "sleep 60" });
+  const nodeOf = async () => (await get(id)).task_list[0]?.node;
+  await eventually(async () => (await nodeOf()) !== undefined, `${id} has a node`, 30_000);
+  const worker = await cluster.request("GET", `/api/v1/workers/${await nodeOf()}`);
+  await cluster.request("DELETE", `/api/v1/jobs/${id}`);
+  const { jobs } = (await worker.json()) as { jobs: { labels: Record<string, string> } };
+  return jobs.labels["zone"];
+}
+
+async function submit(labels: Readonly<Record<string, string>>, query = "") {
+  const reply = await cluster.request("POST", `/api/v1/jobs${query}`, bodyOf(labels));
+  return { status: reply.status, body: (await reply.json()) as Record<string, unknown> };
+}
+
+test("admission: a rule changes a job; the next sees it; a failing optional one admits", async () => {
+  const id = await cluster.submit(bodyOf({ team: "x" }));
+  const { spec } = await get(id);
+  expect(spec.labels).toEqual({ team: "x", owner: "bootstrap-administrator" });
+});
+
+test("admission: a refusal names rule, plugin and field, in a dry run too", async () => {
+  for (const query of ["", "?dry_run=true"]) {
+    expect(await submit({ owner: "unknown" }, query)).toMatchObject({
+      status: 422,
+      body: {
+        detail: "The rule owner of the plugin policy refuses the job: give a real owner",
+        errors: [{ pointer: "#/labels/owner" }],
+      },
+    });
+  }
+});
+
+test("admission: rules that fail, hang or make a job invalid refuse it as such", async () => {
+  const broken = await submit({ owner: "broken" });
+  expect(broken).toMatchObject({
+    status: 500,
+    body: { detail: expect.stringMatching(/not valid: .*retry_limit/) },
+  });
+  const thrown = await submit({ owner: "throws" });
+  expect(thrown).toMatchObject({ status: 503, body: { retryable: true } });
+  const hung = await submit({ owner: "hangs" });
+  expect(hung).toMatchObject({ status: 503, body: { detail: expect.stringContaining("2000 ms") } });
+});
+
+test("scheduler: a filter excludes nodes and a score chooses among the others", async () => {
+  expect(await zoneOf({ zone: "b" })).toBe("b");
+  expect(await zoneOf({ prefer: "b" })).toBe("b");
+  expect(await zoneOf({ prefer: "a" })).toBe("a");
+});
+
+test("scheduler: a job that a filter excludes everywhere waits, and says so", async () => {
+  const { body } = await submit({ zone: "c" });
+  const id = String(body["job_id"]);
+  const waits = async () =>
+    JSON.stringify((await get(id)).explanation).includes("excluded by a plugin's filter");
+  await eventually(waits, "the explanation names the filter", 20_000);
+  expect((await get(id)).state).not.toBe("failed");
+  await cluster.request("DELETE", `/api/v1/jobs/${id}`);
+});
+
+test("scheduler: a score that blocks holds a job for seconds and the master for none", async () => {
+  const id = await cluster.submit(bodyOf({ slow: "yes" }));
+  const startedMs = performance.now();
+  for (let i = 0; i < 10; i++) {
+    expect((await cluster.request("GET", "/api/v1/jobs")).status).toBe(200);
+    await delay(100);
+  }
+  expect(performance.now() - startedMs).toBeLessThan(5_000);
+  await eventually(
+    async () => (await get(id)).state === "succeeded",
+    "it ran without the score",
+    40_000,
+  );
+});
