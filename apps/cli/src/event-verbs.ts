@@ -27,6 +27,32 @@ export function addEvents(program: Command, lazy: Lazy): void {
     lazy(async () => (await import("./commands/events-log.ts")).followEvents),
   );
   events
+    .command("log")
+    .description("log an event of your own")
+    .argument("<type>", "its type, as MODEL_TRAINING_START")
+    .option("--data <json>", "its data, a JSON object", "{}")
+    .option("--subject <subject>", "what it is about")
+    .option("--tags <tags>", "tags, separated by commas")
+    .option("--source <uri>", "its source; with --id the event is logged once")
+    .option("--id <id>", "its id")
+    .option("--stream <name>", "the stream whose next event it is")
+    .option("--expected-revision <n>", "revision of the stream's last event, none, exists or any")
+    .option("--compliance <level>", "its compliance level")
+    .action(lazy(async () => (await import("./commands/events-log.ts")).logEvent));
+  events
+    .command("keys")
+    .description("print the public keys of the log, or add one")
+    .option("--rotate", "have the log signed by a new key from now on")
+    .action(lazy(async () => (await import("./commands/events-log.ts")).printKeys));
+  events
+    .command("export")
+    .description("write events with their proofs, for `heddle events verify`")
+    .option("--first <n>", "the first event")
+    .option("--end <n>", "the event after the last (default: all that are signed)")
+    .option("--since <n>", "a number of events whose checkpoint you have")
+    .option("--output-file <file>", "output file (default: standard output)")
+    .action(lazy(async () => (await import("./commands/events-log.ts")).exportEvents));
+  events
     .command("verify")
     .description("verify an export, a proof or a log's directory, without a cluster")
     .argument("<path>", "exported events, a .tlog-proof file, or the directory of a stopped log")

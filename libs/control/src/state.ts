@@ -2,6 +2,7 @@ import type { DeploymentSpec } from "@heddle/contracts/engine";
 import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessPolicyRecord, RoleRecord, SubjectRecord } from "./access/records.ts";
+import type { EventName } from "./audit/records.ts";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 import type { MasterUsage } from "./usage-sum.ts";
@@ -37,6 +38,10 @@ export interface ControlState extends JobsState {
   readonly bindings: Map<string, SubjectRecord>;
   /** The access policy; its defaults hold while it is absent. */
   readonly access: Map<"policy", AccessPolicyRecord>;
+  /** Clients' events that were logged, by a hash of their names. */
+  readonly eventNames: Map<string, EventName>;
+  /** The last revision of each stream of clients' events, by project and name. */
+  readonly eventStreams: Map<string, number>;
   /**
    * The cluster's own values; see cluster-version.ts.
    * - `version`: the cluster version, a number; absent in a state that was never raised.

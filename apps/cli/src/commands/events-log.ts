@@ -1,11 +1,23 @@
+import { createWriteStream } from "node:fs";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
 import { AppError } from "@heddle/base/errors";
 import type { EventLogOptions } from "@heddle/client/resources/cluster/events";
-import type { LogEvent } from "@heddle/contracts/api/events/log";
+import type { LogEvent, LoggedEvent } from "@heddle/contracts/api/events/log";
 import type { Command } from "commander";
+import { wordsOf } from "../comma-list.ts";
 import { commandContext } from "../command-context.ts";
 import { watchInterrupts } from "../interrupt.ts";
 import { wholeNumberOf } from "../number-flags.ts";
-import { type Column, isRecordFormat, printRows, printStreamed } from "../output/rows.ts";
+import {
+  type Column,
+  isRecordFormat,
+  printRecord,
+  printRow,
+  printRows,
+  printStreamed,
+} from "../output/rows.ts";
 import { drained } from "../output/terminal.ts";
 
 const COLUMNS: readonly Column<LogEvent>[] = [
@@ -59,4 +71,80 @@ export async function followEvents(command: Command): Promise<number> {
 
 function lineOf({ sequence, time, type, subject, result = "", userid = "" }: LogEvent): string {
   return `${[sequence, time, type, subject, result, userid].join("  ").trimEnd()}\n`;
+}
+
+interface LogFlags {
+  readonly data: string;
+  readonly subject?: string;
+  readonly tags?: string;
+  readonly source?: string;
+  readonly id?: string;
+  readonly stream?: string;
+  readonly expectedRevision?: string;
+  readonly compliance?: string;
+}
+
+/** `heddle events log <type>`. */
+export async function logEvent(command: Command): Promise<number> {
+  const { heddle, data: out, format } = commandContext(command);
+  const [type = ""] = command.args;
+  const { data, tags, expectedRevision, compliance, ...rest } = command.opts<LogFlags>();
+  const logged = await heddle.events.log({
+    type,
+    data: objectOf(data),
+    ...rest,
+    ...(tags !== undefined && { tags: wordsOf(tags) }),
+    ...(expectedRevision !== undefined && { expected_revision: revisionOf(expectedRevision) }),
+    ...(compliance !== undefined && { audit: { compliance_level: compliance } }),
+  });
+  const columns: readonly Column<LoggedEvent>[] = [
+    { header: "ID", value: ({ id }) => id },
+    { header: "SOURCE", value: ({ source }) => source },
+    { header: "REVISION", value: ({ revision }) => String(revision ?? "") },
+    { header: "REPEATED", value: ({ repeated }) => (repeated ? "yes" : "no") },
+  ];
+  printRow(logged, columns, format, out);
+  return 0;
+}
+
+/** `heddle events keys`: a line for each, as `heddle events verify` takes them. */
+export async function printKeys(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const { rotate } = command.opts<{ rotate?: true }>();
+  const keys = rotate ? await heddle.events.rotateKey() : await heddle.events.keys();
+  if (isRecordFormat(format)) printRecord(keys, keys.origin, format, data);
+  else for (const key of keys.keys) data.write(`${key}\n`);
+  return 0;
+}
+
+/** `heddle events export`: NDJSON with proofs. */
+export async function exportEvents(command: Command): Promise<number> {
+  const { heddle } = commandContext(command);
+  const { outputFile = "-", ...range } = command.opts<Record<string, string | undefined>>();
+  const sizes = Object.entries(range).map(([name, text]) => [
+    name,
+    wholeNumberOf(`--${name}`, text ?? ""),
+  ]);
+  const response = await heddle.events.export(Object.fromEntries(sizes));
+  const body = Readable.fromWeb(response.body as ReadableStream);
+  await pipeline(body, outputFile === "-" ? process.stdout : createWriteStream(outputFile));
+  return 0;
+}
+
+function objectOf(text: string): Record<string, never> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    value = undefined;
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+    return value as Record<string, never>;
+  }
+  throw new AppError("invalid_value", `--data "${text.slice(0, 100)}": give a JSON object.`);
+}
+
+function revisionOf(text: string): "any" | "none" | "exists" | number {
+  if (text === "any" || text === "none" || text === "exists") return text;
+  return wholeNumberOf("--expected-revision", text);
 }

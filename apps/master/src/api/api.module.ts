@@ -18,7 +18,9 @@ import { JoinTokensController } from "./cluster/join-tokens.controller.ts";
 import { MastersController } from "./cluster/masters.controller.ts";
 import { SettingsController } from "./cluster/settings.controller.ts";
 import { WorkersController } from "./cluster/workers.controller.ts";
+import { ClientEventsController } from "./events/client-events.controller.ts";
 import { EventLogController } from "./events/event-log.controller.ts";
+import { EventProofsController } from "./events/event-proofs.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
 import { JobAdmission } from "./jobs/job-admission.ts";
@@ -60,7 +62,9 @@ import { UsageController } from "./usage/usage.controller.ts";
     JobLogsController,
     ArtifactsController,
     EventsController,
+    ClientEventsController,
     EventLogController,
+    EventProofsController,
     QuotasController,
     WorkersController,
     BackupController,

@@ -35,6 +35,8 @@ export async function restoreBackup(options: RestoreOptions): Promise<OfflineRep
   keys.checkHolds(await snapshotKey(nodeStorageFiles, file), file);
   await machine.restore(readSnapshotChunks(nodeStorageFiles, file));
   const { index, term, cluster: before } = meta;
+  // Of the backup: the new group's event log begins anew.
+  const { hash } = machine.control;
   const directory = join(dataDirectory, "control");
   const draft = `${directory}.restoring`;
   await mkdir(dataDirectory, { recursive: true, mode: 0o700 });
@@ -53,7 +55,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<OfflineRep
     // Under its name only when it is whole, so that a start never finds half of a group.
     await rename(draft, directory);
     await nodeStorageFiles.syncDirectory(dirname(directory));
-    return report({ meta, cluster, name, dataDirectory, machine, contents });
+    return report({ meta, cluster, name, dataDirectory, machine, hash, contents });
   } catch (error) {
     for (const directory of [draft, join(dataDirectory, "documents")]) {
       await rm(directory, { recursive: true, force: true });
@@ -96,10 +98,11 @@ function report(made: {
   readonly name: string;
   readonly dataDirectory: string;
   readonly machine: ControlMachine;
+  readonly hash: string;
   readonly contents: ReadonlySet<string>;
 }): OfflineReport {
-  const { meta, cluster, name, dataDirectory } = made;
-  const { state, commands, hash } = made.machine.control;
+  const { meta, cluster, name, dataDirectory, hash } = made;
+  const { state, commands } = made.machine.control;
   const { size: keys } = state.keys;
   const { size: models } = state.models;
   const { size: documents } = state.documents;

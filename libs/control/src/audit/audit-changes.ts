@@ -1,21 +1,28 @@
-import { ACCEPTED, type ControlReply, refuse } from "../command.ts";
+import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
-import type { AuditCommand } from "./records.ts";
+import type { AuditCommand, ClientEvent } from "./records.ts";
 
 /** Records of one command. */
 export const MAX_RECORDS = 256;
 /** A checkpoint with the signatures of two keys, and some of witnesses. */
 const MAX_NOTE_CHARS = 8_192;
 
+/** Names of clients' events that are known; the oldest is forgotten. */
+const MAX_NAMES = 50_000;
+/** Streams with a revision. */
+const MAX_STREAMS = 100_000;
+const TYPES: ReadonlySet<string> = new Set(["audit.record", "events.log", "events.checkpoint"]);
+
+type EventState = Pick<ControlState, "cluster" | "eventNames" | "eventStreams">;
+
 export function isAuditCommand(command: { readonly type: string }): command is AuditCommand {
-  return command.type === "audit.record" || command.type === "events.checkpoint";
+  return TYPES.has(command.type);
 }
 
 /** Deterministic; what is recorded becomes events, and no part of the state but their number. */
-export function changeAudit(
-  { cluster }: Pick<ControlState, "cluster">,
-  command: AuditCommand,
-): ControlReply {
+export function changeAudit(state: EventState, command: AuditCommand): ControlReply {
+  const { cluster } = state;
+  if (command.type === "events.log") return logEvent(state, command);
   if (command.type === "audit.record") {
     return takeRecords(cluster, command);
   }
@@ -46,6 +53,58 @@ function takeRecords(
     return { ok: true, wasThere: true };
   cluster.set(name, `${batch.process} ${batch.number}`);
   return ACCEPTED;
+}
+
+/** Logs the event once; the reply has the revision of its stream. */
+function logEvent(
+  { eventNames, eventStreams }: EventState,
+  command: Extract<AuditCommand, { type: "events.log" }>,
+): ControlReply {
+  const { name, fingerprint, expected, event } = command;
+  const known = eventNames.get(name);
+  if (known?.fingerprint === fingerprint) {
+    return { ok: true, wasThere: true, version: known.revision };
+  }
+  if (known) {
+    const message = `another event of ${event.source} has the id ${event.id}; give each event an id of its own`;
+    return refuse("conflict", message, "id");
+  }
+  const revision = nextRevision(eventStreams, event, expected);
+  if (typeof revision === "object") return revision;
+  eventNames.set(name, { fingerprint, ...(revision !== undefined && { revision }) });
+  if (eventNames.size > MAX_NAMES) {
+    for (const oldest of eventNames.keys()) {
+      eventNames.delete(oldest);
+      break;
+    }
+  }
+  return { ok: true, version: revision };
+}
+
+function nextRevision(
+  streams: EventState["eventStreams"],
+  { stream, project }: ClientEvent,
+  expected: "any" | "none" | "exists" | number,
+): number | undefined | Refusal {
+  if (stream === undefined) {
+    if (expected === "any") return undefined;
+    return refuse("invalid_value", "an expected revision needs a stream", "stream");
+  }
+  const key = `${project}/${stream}`;
+  const last = streams.get(key) ?? -1;
+  const fits =
+    expected === "any" ||
+    (expected === "exists" ? last >= 0 : last === (expected === "none" ? -1 : expected));
+  if (!fits) {
+    const has = last < 0 ? "has no event" : `is at revision ${last}`;
+    const message = `the stream ${stream} ${has}; read it again`;
+    return refuse("precondition_failed", message, "expected_revision");
+  }
+  if (last < 0 && streams.size >= MAX_STREAMS) {
+    return refuse("insufficient_storage", `there are ${MAX_STREAMS} streams of events already`);
+  }
+  streams.set(key, last + 1);
+  return last + 1;
 }
 
 /** The number of events that a checkpoint covers; 0 without one. */

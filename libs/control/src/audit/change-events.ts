@@ -159,7 +159,7 @@ const RULES: Rules = {
 
 /** Whether a command of that type makes an event of its own, which then names the call. */
 export function hasChangeEvent(type: ControlCommand["type"]): boolean {
-  return Object.hasOwn(RULES, type);
+  return type === "events.log" || Object.hasOwn(RULES, type);
 }
 
 /** The event of an applied command; undefined for commands without one. */

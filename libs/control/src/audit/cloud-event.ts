@@ -19,11 +19,11 @@ const MAX_DATA_CHARS = 16_384;
  * members and their form never change.
  */
 export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
-  const { type, subject, project, result, audit, atMs = place.recordedMs } = event;
+  const { type, subject, project, result, audit, client, atMs = place.recordedMs } = event;
   return JSON.stringify({
     specversion: "1.0",
-    id: `${place.index}.${place.ordinal}`,
-    source: `//${place.origin}`,
+    id: client?.id ?? `${place.index}.${place.ordinal}`,
+    source: client?.source ?? `//${place.origin}`,
     type,
     subject,
     time: new Date(atMs).toISOString(),
@@ -33,9 +33,15 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
     project,
     result,
     userid: audit?.user,
-    sessionid: audit?.session,
+    sessionid: client?.session ?? audit?.session,
     requestid: audit?.request,
     clientaddress: audit?.address,
+    actorid: client?.actor,
+    correlationid: client?.correlation,
+    compliancelevel: client?.compliance,
+    stream: client?.stream,
+    revision: event.revision === undefined ? undefined : String(event.revision),
+    tags: client && client.tags.length > 0 ? client.tags.join(",") : undefined,
     data: bounded(event.data),
   });
 }

@@ -4,11 +4,12 @@ import type { EventLog } from "../jobs/index/event-log.ts";
 import type { EventRecord } from "../jobs/records/records.ts";
 import type { ControlState } from "../state.ts";
 import { type ChangeEvent, changeEvent } from "./change-events.ts";
-import type { AuditContext, AuditRecord } from "./records.ts";
+import type { AuditContext, AuditRecord, ClientEvent } from "./records.ts";
 
 /** What followed from a log entry. Its place in the entry and in the log make its id. */
 export interface DerivedEvent {
-  readonly type: EventType;
+  /** Of the cluster, or of a client. */
+  readonly type: EventType | ClientEvent["type"];
   readonly subject: string;
   /** Who may see it beside administrators of the cluster: the project's. */
   readonly project?: string | undefined;
@@ -16,6 +17,10 @@ export interface DerivedEvent {
   readonly data: Readonly<Record<string, unknown>>;
   /** The call that asked for it. */
   readonly audit?: AuditContext | undefined;
+  /** The event as a client logged it. */
+  readonly client?: ClientEvent | undefined;
+  /** Its place in the client's stream. */
+  readonly revision?: number | undefined;
   /** When it happened, where that is before the entry. */
   readonly atMs?: number | undefined;
 }
@@ -44,6 +49,7 @@ export function derivedEvents(applied: AppliedCommand): readonly DerivedEvent[] 
     return reply.ok && !reply.wasThere ? recordedCalls(command) : NO_EVENTS;
   }
   if (applied.isRepeated) return audit ? [ofRepeated(audit)] : NO_EVENTS;
+  if (command.type === "events.log") return [ofClient(command.event, reply, audit)];
   const events = [...stateEvents(applied)];
   const change = changeEvent(command, state);
   if (change && (reply.ok || audit)) events.unshift(ofChange(change, reply, audit));
@@ -66,6 +72,36 @@ function ofRepeated(audit: AuditContext): DerivedEvent {
   const { project, route } = audit;
   const data = { route, repeated: true };
   return { type: "API_CALL", subject: route, project, result: "success", data, audit };
+}
+
+function ofClient(
+  client: ClientEvent,
+  reply: ControlReply,
+  audit: AuditContext | undefined,
+): DerivedEvent {
+  const { type, subject, project, data } = client;
+  if (reply.ok && !reply.wasThere) {
+    return {
+      type,
+      subject,
+      project,
+      data,
+      result: "success",
+      audit,
+      client,
+      revision: reply.version,
+    };
+  }
+  const what = reply.ok ? { repeated: true } : { code: reply.code };
+  const result = reply.ok ? "success" : "refused";
+  return {
+    type: "API_CALL",
+    subject,
+    project,
+    result,
+    data: { route: audit?.route, ...what },
+    audit,
+  };
 }
 
 /** The cluster version was raised. */

@@ -23,6 +23,29 @@ export interface AuditRecord extends AuditContext {
   readonly status?: number | undefined;
 }
 
+/** An event that a client logs. */
+export interface ClientEvent {
+  readonly type: string;
+  readonly source: string;
+  readonly id: string;
+  readonly subject: string;
+  readonly project: string;
+  readonly stream?: string | undefined;
+  readonly data: Readonly<Record<string, unknown>>;
+  readonly tags: readonly string[];
+  /** Whom it is about, as the client says. */
+  readonly actor?: string | undefined;
+  readonly session?: string | undefined;
+  readonly correlation?: string | undefined;
+  readonly compliance?: string | undefined;
+}
+
+/** What is kept of a client's event, so that it is logged once. */
+export interface EventName {
+  readonly fingerprint: string;
+  readonly revision?: number | undefined;
+}
+
 /** Changes of the event log alone. */
 export type AuditCommand =
   /** Calls of one master, gathered. */
@@ -35,6 +58,18 @@ export type AuditCommand =
       readonly records: readonly AuditRecord[];
       /** Calls since the last command that were not kept, as the queue was full. */
       readonly dropped?: number | undefined;
+    }
+  /** A client logs an event. */
+  | {
+      readonly type: "events.log";
+      readonly atMs: number;
+      readonly event: ClientEvent;
+      /** Names `source` and `id` in the project: 64 hexadecimal digits. */
+      readonly name: string;
+      /** Of what the client sent; another event of that name is refused. */
+      readonly fingerprint: string;
+      /** The stream's revision must be that; -1 for one without events. */
+      readonly expected: "any" | "none" | "exists" | number;
     }
   /** The leader has signed the tree of the first `size` events. */
   | {

@@ -1,11 +1,21 @@
+// holds: events-signed, events-logged-once, events-projects, events-changed-byte
 // holds: events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
 
 import { randomUUID } from "node:crypto";
-import { rmSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import { Heddle } from "@heddle/client/heddle";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { LogEvent, LogEventPage } from "@heddle/contracts/api/events/log";
+import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
+import { parseVerifierKey } from "@heddle/event-store/notes/note-key";
+import { parseNote } from "@heddle/event-store/notes/signed-note";
+import { parseTlogProof, verifyTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { exportLinesOf } from "@heddle/event-store/verify/export-reader";
+import { verifyDirectory } from "@heddle/event-store/verify/verify-directory";
+import { verifyExport } from "@heddle/event-store/verify/verify-export";
+import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 
@@ -24,6 +34,9 @@ beforeAll(async () => {
   await eventually(async () => (await all(FIRST)).length > 0);
 });
 afterAll(() => group?.close());
+
+const onMaster = (name: string, key = group.adminKey) =>
+  new Heddle({ endpoint: group.url(name)!, auth_token: key });
 
 async function page(name: string, query: string): Promise<LogEventPage> {
   const path = `/api/v1/events/log?limit=1000&consistency=strong&${query}`;
@@ -186,6 +199,82 @@ describe("event log of three masters", () => {
     expect(received).toEqual(log.slice(start, start + received.length));
   });
 
+  it("clients log events once, with the revision that they expect", async () => {
+    const named = { type: "MODEL_TRAINING_START", source: "urn:lab", id: "run-1" };
+    const audit = { user_id: "alice", compliance_level: "high" };
+    const event = { ...named, data: { run: 1 }, tags: ["gdpr"], audit, stream: "runs" };
+    const first = await onMaster(FIRST).events.log({ ...event, expected_revision: "none" });
+    expect(first).toMatchObject({ id: "run-1", revision: 0, repeated: false });
+    const again = await onMaster(SECOND).events.log({ ...event, expected_revision: "none" });
+    expect(again).toMatchObject({ revision: 0, repeated: true });
+    const other = onMaster(THIRD).events.log({ ...event, data: { run: 2 } });
+    await expect(other).rejects.toMatchObject({ status: 409 });
+    const next = { ...event, id: "run-2", expected_revision: 1 };
+    await expect(onMaster(THIRD).events.log(next)).rejects.toMatchObject({ status: 412 });
+    const made = await onMaster(THIRD).events.log({ ...next, expected_revision: 0 });
+    expect(made.revision).toBe(1);
+    const own = { type: "X", source: "//heddle/events/c" };
+    await expect(onMaster(FIRST).events.log(own)).rejects.toMatchObject({ status: 400 });
+    const log = await agreed();
+    const logged = log.filter(({ source }) => source === "urn:lab");
+    expect(logged).toMatchObject([
+      { id: "run-1", revision: "0", tags: "gdpr", actorid: "alice", compliancelevel: "high" },
+      { id: "run-2", revision: "1", userid: expect.stringMatching(/^key:/), project: "default" },
+    ]);
+    expect((await all(SECOND, "tag=gdpr")).map(({ id }) => id)).toEqual(["run-1", "run-2"]);
+  });
+
+  it("shows the events of a project to its callers alone", async () => {
+    const inProject = async (project: string) => {
+      const body = { name: project, role: "operator", project };
+      const reply = await group.change(FIRST, "POST", "/api/v1/keys", body);
+      const { key } = (await reply.json()) as { key: string };
+      return onMaster(SECOND, key).events;
+    };
+    const [blue, red] = [await inProject("blue"), await inProject("red")];
+    await blue.log({ type: "BLUE", id: "b1" });
+    await red.log({ type: "RED", id: "r1" });
+    const log = await agreed();
+    const seen: LogEvent[] = [];
+    for await (const event of blue.query()) seen.push(event);
+    expect(seen.map(({ type }) => type)).toContain("BLUE");
+    expect(new Set(seen.map(({ project }) => project))).toEqual(new Set(["blue"]));
+    const hidden = log.find(({ type }) => type === "RED")!.sequence;
+    await expect(blue.entry(hidden)).rejects.toMatchObject({ status: 404 });
+    await expect(blue.proof(hidden)).rejects.toMatchObject({ status: 404 });
+    await expect(blue.export()).rejects.toMatchObject({ status: 403 });
+    const byProject = await all(FIRST, "project=red");
+    expect(byProject.map(({ type }) => type)).toEqual(["KEY_CREATE", "RED"]);
+  });
+
+  it("is signed: proofs and exports verify, also after a new key", async () => {
+    const { events } = onMaster(FIRST);
+    const signed = async () => parseCheckpoint(parseNote(await events.checkpoint()).text).size;
+    await eventually(async () => (await signed()) >= (await all(FIRST)).length);
+    const before = await events.keys();
+    const old = await signed();
+    await onMaster(SECOND).events.rotateKey();
+    await eventually(async () => (await signed()) > old);
+    await group.createKey(THIRD, "signed-by-the-new-key");
+    const now = await signed();
+    await eventually(async () => (await signed()) > now);
+    const { origin, keys } = await events.keys();
+    expect(keys).toEqual([...before.keys, expect.any(String)]);
+    const trustIn = (texts: readonly string[]) => ({ origin, keys: texts.map(parseVerifierKey) });
+    const entry = await events.entry("3");
+    const proof = parseTlogProof(await onMaster(THIRD).events.proof("3"));
+    verifyTlogProof(proof, entry, trustIn(keys.slice(1)));
+    expect(() => verifyTlogProof(proof, entry, trustIn(before.keys))).toThrow(/signature/);
+    entry[20]! ^= 1;
+    expect(() => verifyTlogProof(proof, entry, trustIn(keys))).toThrow(/was changed/);
+    const { body } = await events.export({ since: old });
+    const verified = await verifyExport(exportLinesOf(body!), trustIn(keys), []);
+    expect(verified.faults).toEqual([]);
+    expect(verified.end).toBe(await signed());
+    const { hashes } = await events.consistency(old, verified.end);
+    expect(hashes.length).toBeGreaterThan(0);
+  });
+
   it("kill -9 of all masters at once leaves no gap, and a replay repeats nothing", async () => {
     const before = await agreed();
     const writes = Array.from({ length: 60 }, (_, at) =>
@@ -217,5 +306,25 @@ describe("event log of three masters", () => {
     const log = await agreed();
     expectNoGap(log);
     expect(log.slice(0, before.length)).toEqual(before);
+  });
+
+  it("a changed byte in a master's files is found offline", async () => {
+    const { origin, keys } = await onMaster(FIRST).events.keys();
+    const trust = { origin, keys: keys.map(parseVerifierKey) };
+    await group.end(SECOND, "SIGTERM");
+    const folder = join(group.directory(SECOND), "events");
+    const directory = join(folder, readdirSync(folder)[0]!);
+    const place = { files: nodeStorageFiles, directory };
+    expect((await verifyDirectory(place, trust, [])).faults).toEqual([]);
+    const path = join(directory, readdirSync(directory).find((name) => name.endsWith("0.log"))!);
+    const bytes = readFileSync(path);
+    const at = bytes.indexOf("SETTING_CHANGE");
+    bytes[at]! ^= 1;
+    writeFileSync(path, bytes);
+    expect((await verifyDirectory(place, trust, [])).faults).not.toEqual([]);
+    await expect(group.start(SECOND)).rejects.toThrow(/damage/);
+    rmSync(folder, { recursive: true });
+    await group.start(SECOND);
+    expectNoGap(await agreed());
   });
 });

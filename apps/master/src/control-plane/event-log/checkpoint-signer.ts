@@ -83,7 +83,7 @@ function nameOf(number: number): string {
 }
 
 /** The signers of all keys so far, the oldest first. */
-function eventKeys(control: Pick<ControlPlane, "secret">, origin: string): NoteSigner[] {
+export function eventKeys(control: Pick<ControlPlane, "secret">, origin: string): NoteSigner[] {
   const signers: NoteSigner[] = [];
   for (let number = 1; number <= MAX_KEYS; number++) {
     const pem = control.secret?.(nameOf(number));
@@ -91,6 +91,15 @@ function eventKeys(control: Pick<ControlPlane, "secret">, origin: string): NoteS
     signers.push(noteSigner(origin, createPrivateKey(pem)));
   }
   return signers;
+}
+
+/** Has the next checkpoint signed by a new key too, and later ones by it alone. */
+export async function rotateEventKey(control: ControlPlane, origin: string): Promise<void> {
+  await control.group?.readBarrier();
+  const { length } = eventKeys(control, origin);
+  if (length >= MAX_KEYS)
+    throw new AppError("conflict", `the event log has ${length} keys already`);
+  await createEventKey(control, length + 1);
 }
 
 /** Stores a new key unless another master has stored one meanwhile. */

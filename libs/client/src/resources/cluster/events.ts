@@ -1,8 +1,17 @@
 import type { ClusterEvent, EventPage } from "@heddle/contracts/api/events";
-import type { EventLogQuery, LogEvent } from "@heddle/contracts/api/events/log";
+import type {
+  ConsistencyProof,
+  EventLogKeys,
+  EventLogQuery,
+  ExportQuery,
+  LogEvent,
+  LogEventRequest,
+  LoggedEvent,
+} from "@heddle/contracts/api/events/log";
 import { Pages } from "../../pages.ts";
+import { pathPart } from "../../path-part.ts";
 import { resumingStream } from "../../resuming.ts";
-import type { CallOptions, HttpTransport } from "../../transport.ts";
+import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 /** Which events to return. */
 export interface EventOptions extends CallOptions {
@@ -62,5 +71,56 @@ export class Events {
       if (item === "closed" || item === "broken" || item.data === "") continue;
       yield JSON.parse(item.data) as LogEvent;
     }
+  }
+
+  /** Logs an event of the caller; one with a source and an id once. */
+  log(event: LogEventRequest, options: ChangeOptions = {}): Promise<LoggedEvent> {
+    return this.#transport.change({ method: "POST", path: "/events/log", body: event }, options);
+  }
+
+  /** The name of the log, and the public keys that verify it. */
+  keys({ signal }: CallOptions = {}): Promise<EventLogKeys> {
+    return this.#transport.json({ method: "GET", path: "/events/log/keys", signal });
+  }
+
+  rotateKey(options: ChangeOptions = {}): Promise<EventLogKeys> {
+    return this.#transport.change({ method: "POST", path: "/events/log/keys", body: {} }, options);
+  }
+
+  /** The newest checkpoint: a signed note. */
+  checkpoint(options: CallOptions = {}): Promise<string> {
+    return this.#text("/events/log/checkpoint", options);
+  }
+
+  /** A proof that the event is in the log, by the newest checkpoint. */
+  proof(sequence: string, options: CallOptions = {}): Promise<string> {
+    return this.#text(`/events/log/proofs/${pathPart(sequence)}`, options);
+  }
+
+  /** The bytes of an event, as its proof is about them. */
+  async entry(sequence: string, { signal }: CallOptions = {}): Promise<Uint8Array> {
+    const path = `/events/log/entries/${pathPart(sequence)}`;
+    const response = await this.#transport.open({ method: "GET", path, signal });
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  /** A proof that the log of one size is the beginning of the log of another. */
+  consistency(from: number, to: number, { signal }: CallOptions = {}): Promise<ConsistencyProof> {
+    const query = { from, to };
+    return this.#transport.json({ method: "GET", path: "/events/log/consistency", query, signal });
+  }
+
+  /** Events with their proofs as NDJSON, for `heddle events verify`. */
+  export(range: Partial<ExportQuery> = {}, { signal }: CallOptions = {}): Promise<Response> {
+    return this.#transport.open({
+      method: "GET",
+      path: "/events/log/export",
+      query: range,
+      signal,
+    });
+  }
+
+  async #text(path: string, { signal }: CallOptions): Promise<string> {
+    return (await this.#transport.open({ method: "GET", path, signal })).text();
   }
 }

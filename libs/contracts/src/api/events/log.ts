@@ -25,7 +25,11 @@ const logEventSchema = z
     sessionid: z.string().optional(),
     requestid: z.string().optional().describe("The `X-Request-Id` of the call."),
     clientaddress: z.string().optional(),
+    actorid: z.string().optional().describe("Whom a client's event is about."),
+    correlationid: z.string().optional().describe("The request that a client's event names."),
     compliancelevel: z.string().optional(),
+    stream: z.string().optional(),
+    revision: z.string().optional().describe("Its place in its stream."),
     tags: z.string().optional().describe("Separated by commas."),
     data: z.record(z.string(), z.unknown()),
   })
@@ -63,11 +67,169 @@ const logQuery = z.object({
 
 export type EventLogQuery = z.output<typeof logQuery>;
 
+/** Of the data of a client's event, as JSON. */
+const MAX_DATA_CHARACTERS = 16_384;
+const name = (max: number) => z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${max}}$`));
+const tag = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$/, "expected a tag, as `gdpr`");
+
+const logRequest = z
+  .strictObject({
+    type: z
+      .string()
+      .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "expected a type, as `MODEL_TRAINING_START`"),
+    data: z
+      .record(z.string(), z.json())
+      .default({})
+      .refine(
+        (data) => JSON.stringify(data).length <= MAX_DATA_CHARACTERS,
+        `expected at most ${MAX_DATA_CHARACTERS} characters of JSON`,
+      ),
+    subject: name(512).optional().describe("What it is about; the stream or the type if absent."),
+    audit: z
+      .strictObject({
+        user_id: name(256).optional().describe("Whom it is about; the caller is `userid`."),
+        session_id: name(128).optional(),
+        request_id: name(128).optional().describe("Kept as `correlationid`."),
+        compliance_level: name(64).optional(),
+      })
+      .optional(),
+    tags: z.array(tag).max(16).default([]),
+    source: name(256)
+      .optional()
+      .describe("A URI reference; the caller if absent. With `id` it names the event."),
+    id: name(128).optional().describe("An event with the same `source` and `id` is logged once."),
+    stream: name(256).optional().describe("A sequence of events with revisions, from 0 on."),
+    expected_revision: z
+      .union([z.literal("any"), z.literal("none"), z.literal("exists"), z.int().min(0)])
+      .default("any")
+      .describe("The stream must have no event, any, or this one as its last: else 412."),
+  })
+  .meta({ id: "LogEventRequest" });
+
+export type LogEventRequest = z.input<typeof logRequest>;
+
+const loggedSchema = z
+  .object({
+    object: z.literal("logged_event"),
+    source: z.string(),
+    id: z.string(),
+    stream: z.string().nullable(),
+    revision: z.int().nullable().describe("Of the stream."),
+    repeated: z.boolean().describe("It was logged before, and is not logged again."),
+  })
+  .meta({ id: "LoggedEvent" });
+
+export type LoggedEvent = DataOf<typeof loggedSchema>;
+
+const keysSchema = z
+  .object({
+    object: z.literal("event_log_keys"),
+    origin: z.string().describe("The name of the log, which its checkpoints begin with."),
+    keys: z.array(z.string()).describe("As NAME+ID+BASE64, the oldest first."),
+  })
+  .meta({ id: "EventLogKeys", description: "What verifies the checkpoints of the event log." });
+
+export type EventLogKeys = DataOf<typeof keysSchema>;
+
+const consistencySchema = z
+  .object({
+    object: z.literal("consistency_proof"),
+    from: z.int(),
+    to: z.int(),
+    hashes: z.array(z.string()).describe("RFC 6962, section 2.1.2, in base64."),
+  })
+  .meta({ id: "ConsistencyProof" });
+
+export type ConsistencyProof = DataOf<typeof consistencySchema>;
+
+const treeSize = (what: string) =>
+  z
+    .string("expected one value")
+    .regex(/^\d{1,15}$/, "expected a number of events")
+    .transform(Number)
+    .pipe(z.int())
+    .describe(what);
+
+const exportQuery = z.object({
+  first: treeSize("The first event.").optional(),
+  end: treeSize("The event after the last; by default all that are signed.").optional(),
+  since: treeSize("A size whose checkpoint the reader has.").optional(),
+});
+
+export type ExportQuery = z.output<typeof exportQuery>;
+
+const LOG_PATH = "/api/v1/events/log";
+const read = { method: "GET", permission: "events:read" } as const;
+const TEXT = (what: string) => ({ 200: { "text/plain": what } });
+
 export const eventLogOperations = {
+  log: {
+    operationId: "events.log",
+    method: "POST",
+    path: LOG_PATH,
+    permission: "events:create",
+    summary: "Logs an event of the caller, in its project.",
+    headers: ["Idempotency-Key"],
+    body: logRequest,
+    replies: { 200: json(loggedSchema) },
+  },
+  keys: {
+    ...read,
+    operationId: "events.keys",
+    path: `${LOG_PATH}/keys`,
+    summary: "The name of the event log, and the public keys of its checkpoints.",
+    replies: { 200: json(keysSchema) },
+  },
+  rotateKey: {
+    operationId: "events.rotateKey",
+    method: "POST",
+    path: `${LOG_PATH}/keys`,
+    permission: "cluster:admin",
+    summary: "Has later checkpoints signed by a new key, and the next one by both.",
+    replies: { 200: json(keysSchema) },
+  },
+  checkpoint: {
+    ...read,
+    operationId: "events.checkpoint",
+    path: `${LOG_PATH}/checkpoint`,
+    summary: "The newest checkpoint of the event log: a signed note of C2SP tlog-checkpoint.",
+    replies: TEXT("a signed note"),
+  },
+  proof: {
+    ...read,
+    operationId: "events.proof",
+    path: `${LOG_PATH}/proofs/{sequence}`,
+    summary: "Proves that an event is in the log, by the newest checkpoint: C2SP tlog-proof.",
+    replies: TEXT("a proof"),
+  },
+  entry: {
+    ...read,
+    operationId: "events.entry",
+    path: `${LOG_PATH}/entries/{sequence}`,
+    summary: "The bytes of an event, which proofs are about.",
+    replies: { 200: { "application/octet-stream": "CloudEvents in JSON" } },
+  },
+  consistency: {
+    ...read,
+    operationId: "events.consistency",
+    path: `${LOG_PATH}/consistency`,
+    summary: "Proves that the log of one size is the beginning of the log of another.",
+    query: z.object({ from: treeSize("The smaller size."), to: treeSize("The larger size.") }),
+    replies: { 200: json(consistencySchema) },
+  },
+  export: {
+    ...read,
+    operationId: "events.export",
+    path: `${LOG_PATH}/export`,
+    summary:
+      "Events with their proofs, for `heddle events verify`; for callers of the whole cluster.",
+    query: exportQuery,
+    replies: { 200: { "application/x-ndjson": z.looseObject({}) } },
+  },
   query: {
     operationId: "events.query",
     method: "GET",
-    path: "/api/v1/events/log",
+    path: LOG_PATH,
     permission: "events:read",
     summary: "The event log: a list, or a stream with `Accept: text/event-stream`.",
     query: logQuery,

@@ -1,0 +1,94 @@
+import { createHash, randomUUID } from "node:crypto";
+import { AppError } from "@heddle/base/errors";
+import { eventLogOperations, type LoggedEvent } from "@heddle/contracts/api/events/log";
+import type { ClientEvent } from "@heddle/control/audit/records";
+import { Controller, Inject, Req, Res } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
+import { canonicalJson } from "../../http/json-body.ts";
+import { bodyOf } from "../../http/route-input.ts";
+import { Serves } from "../../http/serves.ts";
+
+/** The sources of the cluster's own events. */
+const OWN_SOURCES = "//heddle/events/";
+
+/** What of an answer follows from the request alone. */
+type Named = Pick<LoggedEvent, "source" | "id" | "stream">;
+
+/** Events that clients log. */
+@Controller()
+export class ClientEventsController {
+  readonly #control: ControlPlane;
+  readonly #changes: IdempotentChanges;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(IdempotentChanges) changes: IdempotentChanges,
+  ) {
+    this.#control = control;
+    this.#changes = changes;
+  }
+
+  @Serves(eventLogOperations.log)
+  log(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+  ): Promise<LoggedEvent> {
+    if (!this.#control.events) throw new AppError("not_found", "This master keeps no event log.");
+    return this.#changes.make(
+      request,
+      reply,
+      () => requested(request),
+      (named, made) => ({
+        object: "logged_event",
+        ...named,
+        revision: made.version ?? null,
+        repeated: made.wasThere ?? false,
+      }),
+    );
+  }
+}
+
+function requested(request: CallerRequest): RequestedChange<Named> {
+  const caller = requestCaller(request);
+  const { project } = caller;
+  const body = bodyOf(eventLogOperations.log, request);
+  const { type, data, tags, audit = {}, stream, expected_revision: expected } = body;
+  const { source = `//heddle/${caller.kind}s/${caller.id}`, id = randomUUID() } = body;
+  if (source.startsWith(OWN_SOURCES)) {
+    const message = `Invalid value for 'source': ${OWN_SOURCES}... are the cluster's own events.`;
+    throw new AppError("invalid_value", message, { param: "source" });
+  }
+  const event: ClientEvent = {
+    type,
+    source,
+    id,
+    subject: body.subject ?? stream ?? type,
+    project,
+    ...(stream !== undefined && { stream }),
+    data,
+    tags,
+    actor: audit.user_id,
+    session: audit.session_id,
+    correlation: audit.request_id,
+    compliance: audit.compliance_level,
+  };
+  const name = sha256(`${project}\n${source}\n${id}`);
+  const fingerprint = sha256(canonicalJson(Buffer.from(JSON.stringify(event))));
+  const command = {
+    type: "events.log",
+    atMs: Date.now(),
+    event,
+    name,
+    fingerprint,
+    expected,
+  } as const;
+  return { command, answer: { source, id, stream: stream ?? null } };
+}
+
+function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}

@@ -1,0 +1,168 @@
+import { AppError } from "@heddle/base/errors";
+import {
+  type ConsistencyProof,
+  type EventLogKeys,
+  type ExportQuery,
+  eventLogOperations,
+  type LogEvent,
+} from "@heddle/contracts/api/events/log";
+import type { QueryOf } from "@heddle/contracts/api/operation";
+import { exportLines } from "@heddle/event-store/export/export-lines";
+import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
+import { formatNote } from "@heddle/event-store/notes/signed-note";
+import { formatTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
+import type { FastifyReply } from "fastify";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { eventKeys, rotateEventKey } from "../../control-plane/event-log/checkpoint-signer.ts";
+import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { responseDrained } from "../../http/drained.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
+import { Serves } from "../../http/serves.ts";
+import { logFilter } from "./event-log-filter.ts";
+
+/** Exports that one master writes at once. */
+const MAX_EXPORTS = 4;
+
+/** What proves the event log to those who do not trust the masters. */
+@Controller()
+export class EventProofsController {
+  readonly #control: ControlPlane;
+  #exports = 0;
+
+  constructor(@Inject(CONTROL_PLANE) control: ControlPlane) {
+    this.#control = control;
+  }
+
+  @Serves(eventLogOperations.keys)
+  keys(): EventLogKeys {
+    const { origin } = this.#log();
+    const keys = eventKeys(this.#control, origin).map(({ verifierKey }) => verifierKey);
+    return { object: "event_log_keys", origin, keys };
+  }
+
+  @Serves(eventLogOperations.rotateKey)
+  async rotateKey(): Promise<EventLogKeys> {
+    await rotateEventKey(this.#control, this.#log().origin);
+    return this.keys();
+  }
+
+  @Serves(eventLogOperations.checkpoint)
+  async checkpoint(@Res() reply: FastifyReply): Promise<void> {
+    const { checkpoint } = this.#log().store;
+    if (!checkpoint) throw noCheckpoint();
+    await sendText(reply, formatNote(checkpoint));
+  }
+
+  @Serves(eventLogOperations.proof)
+  async proof(
+    @Param("sequence") given: string,
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const { sequence } = await this.#entryOf(given, request);
+    await sendText(reply, formatTlogProof(await this.#log().store.prove(sequence)));
+  }
+
+  @Serves(eventLogOperations.entry)
+  async entry(
+    @Param("sequence") given: string,
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const { bytes } = await this.#entryOf(given, request);
+    await reply.header("content-type", "application/octet-stream").send(Buffer.from(bytes));
+  }
+
+  @Serves(eventLogOperations.consistency)
+  async consistency(
+    @Query() { from, to }: QueryOf<typeof eventLogOperations.consistency>,
+  ): Promise<ConsistencyProof> {
+    const { store } = this.#log();
+    if (from > to || to > store.size) {
+      const message = `expected sizes up to ${store.size}, the smaller one first, got ${from} and ${to}.`;
+      throw new AppError("invalid_value", `Invalid value for 'to': ${message}`, { param: "to" });
+    }
+    const proof = await store.proveConsistency(from, to);
+    const hashes = proof.map((hash) => Buffer.from(hash).toString("base64"));
+    return { object: "consistency_proof", from, to, hashes };
+  }
+
+  @Serves(eventLogOperations.export)
+  async export(
+    @Query() { first, end, since }: ExportQuery,
+    @Req() request: CallerRequest,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const { store } = this.#log();
+    if (!requestCaller(request).grants.may("events:read", "")) {
+      const message =
+        "An export has the events of all projects: it needs events:read in the whole cluster.";
+      throw new AppError("permission_denied", message);
+    }
+    if (!store.checkpoint) throw noCheckpoint();
+    if (this.#exports >= MAX_EXPORTS) {
+      const message = `${MAX_EXPORTS} exports of events run on this master. Try again later.`;
+      throw new AppError("overloaded", message, { retryAfterMs: 5_000 });
+    }
+    const range = {
+      first: first ?? store.first,
+      end: end ?? parseCheckpoint(store.checkpoint.text).size,
+      since,
+    };
+    this.#exports++;
+    try {
+      await sendLines(reply, exportLines(store, range));
+    } finally {
+      this.#exports--;
+    }
+  }
+
+  #log(): EventLogWriter {
+    const { events } = this.#control;
+    if (!events) throw new AppError("not_found", "This master keeps no event log.");
+    return events;
+  }
+
+  /** An event that the caller may see; others are as if they did not exist. */
+  async #entryOf(given: string, request: CallerRequest) {
+    const { store } = this.#log();
+    const unknown = new AppError("not_found", `No event has the sequence ${given.slice(0, 20)}.`);
+    const sequence = /^\d{1,15}$/.test(given) ? Number(given) : -1;
+    if (sequence < store.first || sequence >= store.size) throw unknown;
+    const [bytes] = (await store.read(sequence, 1)).entries;
+    if (!bytes) throw unknown;
+    const event = JSON.parse(Buffer.from(bytes).toString()) as LogEvent;
+    if (!logFilter({}, requestCaller(request))(event)) throw unknown;
+    return { sequence, bytes };
+  }
+}
+
+function noCheckpoint(): AppError {
+  const message = "The event log has no checkpoint yet: the leader signs one within a second.";
+  return new AppError("not_found", message);
+}
+
+function sendText(reply: FastifyReply, text: string) {
+  return reply.header("content-type", "text/plain; charset=utf-8").send(text);
+}
+
+/** The first line is made before the head is sent, so that a refusal has its status. */
+async function sendLines(reply: FastifyReply, lines: AsyncGenerator<string, void>): Promise<void> {
+  let line = await lines.next();
+  reply.hijack();
+  const { raw } = reply;
+  raw.writeHead(200, { "content-type": "application/x-ndjson" });
+  try {
+    for (; !line.done && !raw.destroyed; line = await lines.next()) {
+      if (!raw.write(line.value)) await responseDrained(raw);
+    }
+    raw.end();
+  } catch (error) {
+    // Only a broken stream can report the error now.
+    raw.destroy(error instanceof Error ? error : undefined);
+  } finally {
+    await lines.return();
+  }
+}
