@@ -3,6 +3,8 @@
 // these directions is an estimate of the gradient. It goes to the parameter servers, which average
 // the workers' estimates and take a step of Adam. No gradient is ever computed.
 
+import { definePlugin } from "heddle/plugin-kit";
+
 /** What a job may write under `config`, beside what all jobs have. */
 const config = {
   type: "object",
@@ -20,18 +22,18 @@ const config = {
   },
 };
 
-/** @type {import("@heddle/training/plugins/plugin").TrainingPlugin} */
-export default {
+export default definePlugin({
   name: "evolution-strategies",
   version: "1.0.0",
   apiVersion: 1,
+  capabilities: ["algorithms"],
   setup({ algorithms, toolkit }) {
     algorithms.add("evolution-strategies", {
       config,
       plan: (settings, context) => evolution(settings, context, toolkit),
     });
   },
-};
+});
 
 /**
  * @param {any} settings

@@ -6,6 +6,8 @@
 //
 // The shortest way is 8 steps, a return of 1 - 7 * 0.04 = 0.72.
 
+import { definePlugin } from "heddle/plugin-kit";
+
 const MAP = ["S...", "###.", "G..."];
 const MOVES = [
   [-1, 0],
@@ -45,12 +47,12 @@ function gridWorld() {
   };
 }
 
-/** @type {import("@heddle/training/plugins/plugin").TrainingPlugin} */
-export default {
+export default definePlugin({
   name: "grid-world",
   version: "1.0.0",
   apiVersion: 1,
+  capabilities: ["environments"],
   setup({ environments }) {
     environments.add("GridWorld-v0", gridWorld);
   },
-};
+});

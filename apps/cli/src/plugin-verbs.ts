@@ -14,4 +14,11 @@ export function addPlugins(program: Command, lazy: Lazy): void {
     .argument("<plugin>", "plugin name, or ./FILE or ./FOLDER")
     .option("--config <json>", "of a file or folder: the settings to check it with")
     .action(lazy(async () => (await import("./commands/plugins.ts")).inspectPlugin));
+  plugins
+    .command("run")
+    .description("run a command that a plugin on this machine adds")
+    .argument("<place>", "./FILE, ./FOLDER, or an installed package")
+    .argument("<command>", "command of the plugin")
+    .argument("[args...]", "its arguments")
+    .action(lazy(async () => (await import("./commands/plugins.ts")).runPluginCommand));
 }

@@ -95,6 +95,7 @@ const WITHOUT_CLUSTER = [
   "auth token",
   "endpoints list",
   "events verify",
+  "plugins run",
   "cluster restore",
   "cluster recover",
 ];

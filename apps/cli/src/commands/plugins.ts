@@ -2,7 +2,8 @@ import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { PluginView } from "@heddle/contracts/api/plugins/plugins";
 import { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
-import { ALONE } from "@heddle/plugin-kit/loading/plugin-list";
+import { loadPlugin } from "@heddle/plugin-kit/loading/load-plugin";
+import { ALONE, readPluginSetting } from "@heddle/plugin-kit/loading/plugin-list";
 import type { Command } from "commander";
 import { commandContext } from "../command-context.ts";
 import { type Column, printRecord, printRows, type RowFormat } from "../output/rows.ts";
@@ -59,6 +60,29 @@ async function inspectFile(command: Command, from: string, config?: string): Pro
 }
 
 const SILENT = { info: () => {}, warn: () => {}, error: () => {} };
+
+/** `heddle plugins run <place> <command> [args]`: in this process, with the caller's cluster and key. */
+export async function runPluginCommand(command: Command): Promise<number> {
+  const [place = "", verb = "", ...args] = command.args;
+  const { connection } = commandContext(command);
+  const { entries, unreadable } = readPluginSetting([place], process.cwd());
+  const [entry] = entries;
+  if (!entry) throw new AppError("invalid_value", `${place}: ${unreadable[0]?.reason}`);
+  const log = (message: string) => void process.stderr.write(`${message}\n`);
+  const { registry, plugin } = await loadPlugin(entry, { kind: "cli", log }).catch((cause) => {
+    const message = `the plugin ${place} cannot be used: ${(cause as Error).message}`;
+    throw new AppError("invalid_value", message, { cause });
+  });
+  const found = registry.commands.get(verb);
+  if (!found) {
+    const known = [...registry.commands.keys()].join(", ") || "none";
+    const message = `the plugin ${plugin.name} has no command ${verb}; its commands: ${known}`;
+    throw new AppError("invalid_value", message);
+  }
+  const { endpoint, apiKey } = connection;
+  const code: unknown = await found.run({ args, endpoint, apiKey });
+  return Number.isInteger(code) ? Number(code) : 0;
+}
 
 /** A plugin has more than a row shows. */
 function whole(format: RowFormat): RowFormat {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { readPluginSetting } from "../loading/plugin-list.ts";
 import { findSource } from "../loading/plugin-source.ts";
 import type { RouteCall } from "./plugin-calls.ts";
@@ -129,15 +129,16 @@ test("a plugin may not read other files, signal others or start processes", asyn
     read: `readFileSync(${JSON.stringify(file)});`,
     signal: "process.kill(process.ppid, 0);",
     start: '(await import("node:child_process")).execFileSync("true");',
-    environment: "if (!process.env.HEDDLE_SECRETS_KEY) throw 1;",
+    environment:
+      "if (!Object.keys(process.env).some((name) => name.startsWith('HEDDLE'))) throw 1;",
   };
-  process.env["HEDDLE_SECRETS_KEY"] = "secret";
+  vi.stubEnv("HEDDLE_SECRETS_KEY", "secret");
   for (const [what, body] of Object.entries(tries)) {
     const plug = await start(plugin(`${body} return { ok: true };`));
     await expect(call(plug), what).rejects.toMatchObject({ code: "server_error" });
     expect(plug.state, what).toBe("ready");
   }
-  delete process.env["HEDDLE_SECRETS_KEY"];
+  vi.unstubAllEnvs();
   const allowed = await start(plugin(`${tries.read} return { ok: true };`), { read: [secret] });
   expect(await call(allowed)).toBe('{"ok":true}');
 });
