@@ -1,25 +1,12 @@
 import { strict as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
-import {
-  alignUp,
-  DEFAULT_ALIGNMENT_BYTES,
-  GGUF_MAGIC,
-  GGUF_VERSION,
-  type GgufScalarType,
-  type GgufValue,
-  MAX_DIMENSIONS,
-  SCALAR_BYTES,
-  SCALAR_TYPES,
-  TENSOR_LAYOUTS,
-} from "./gguf-format.ts";
+import type { GgufValue } from "./gguf-format.ts";
+import { type GgufEntry, itemsOf, layOutGguf } from "./gguf-header.ts";
 import { encodeTensor, type WritableTensorType } from "./tensor-encoding.ts";
 
 /** A tensor to write. */
-export interface GgufTensor {
-  readonly name: string;
-  /** Sizes in ggml's order: the first is the length of a row, whose values lie together. */
-  readonly shape: readonly number[];
+export interface GgufTensor extends GgufEntry {
   readonly type: WritableTensorType;
   /**
    * The values, row after row, in pieces, so that no tensor need be in memory as a whole.
@@ -56,13 +43,16 @@ export async function writeGguf(path: string, content: GgufContent): Promise<voi
 }
 
 async function writeContent(file: FileHandle, content: GgufContent): Promise<void> {
-  const alignment = alignmentOf(content.metadata);
-  const header = encodeHeader(content, alignment);
-  await writeAll(file, padded(header, alignment));
-  for (const tensor of content.tensors) await writeTensor(file, tensor, alignment);
+  const { header, places, sizeBytes } = layOutGguf(content.metadata, content.tensors);
+  await writeAll(file, header);
+  for (const [i, tensor] of content.tensors.entries()) {
+    await writeTensor(file, tensor);
+    const end = places[i]!.offset + places[i]!.sizeBytes;
+    await writeAll(file, new Uint8Array((places[i + 1]?.offset ?? sizeBytes) - end));
+  }
 }
 
-async function writeTensor(file: FileHandle, tensor: GgufTensor, alignment: number) {
+async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<void> {
   let items = 0;
   for await (const piece of tensor.values()) {
     items += piece.length;
@@ -70,146 +60,10 @@ async function writeTensor(file: FileHandle, tensor: GgufTensor, alignment: numb
   }
   const expected = itemsOf(tensor);
   assert(items === expected, `${tensor.name} gave ${items} values, its shape needs ${expected}`);
-  const bytes = bytesOf(tensor);
-  await writeAll(file, new Uint8Array(alignUp(bytes, alignment) - bytes));
 }
 
 async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     done += (await file.write(bytes, done)).bytesWritten;
-  }
-}
-
-function alignmentOf(metadata: ReadonlyMap<string, GgufValue>): number {
-  const value = metadata.get("general.alignment");
-  if (value === undefined) return DEFAULT_ALIGNMENT_BYTES;
-  assert(value.type === "uint32", "general.alignment is a uint32");
-  assert(
-    value.value >= 8 && Number.isInteger(Math.log2(value.value)),
-    "general.alignment is a power of two of at least 8",
-  );
-  return value.value;
-}
-
-function encodeHeader(content: GgufContent, alignment: number): Uint8Array {
-  const out = new ByteSink();
-  out.scalar("uint32", GGUF_MAGIC);
-  out.scalar("uint32", GGUF_VERSION);
-  out.scalar("uint64", BigInt(content.tensors.length));
-  out.scalar("uint64", BigInt(content.metadata.size));
-  for (const [key, value] of content.metadata) {
-    out.scalar("string", key);
-    encodeValue(out, value);
-  }
-  const names = new Set<string>();
-  let offset = 0;
-  for (const tensor of content.tensors) {
-    assert(!names.has(tensor.name), `two tensors are named ${tensor.name}`);
-    names.add(tensor.name);
-    encodeTensorInfo(out, tensor, offset);
-    offset += alignUp(bytesOf(tensor), alignment);
-  }
-  return out.bytes();
-}
-
-function encodeValue(out: ByteSink, value: GgufValue): void {
-  out.scalar("uint32", SCALAR_TYPES.indexOf(value.type));
-  if (value.type !== "array") {
-    out.scalar(value.type, value.value);
-    return;
-  }
-  out.scalar("uint32", SCALAR_TYPES.indexOf(value.items));
-  out.scalar("uint64", BigInt(value.value.length));
-  for (const item of value.value) out.scalar(value.items, item);
-}
-
-function encodeTensorInfo(out: ByteSink, tensor: GgufTensor, offset: number): void {
-  const dimensions = tensor.shape.length;
-  assert(dimensions >= 1 && dimensions <= MAX_DIMENSIONS, `${tensor.name}: ${dimensions} sizes`);
-  out.scalar("string", tensor.name);
-  out.scalar("uint32", dimensions);
-  for (const size of tensor.shape) out.scalar("uint64", BigInt(size));
-  out.scalar("uint32", layoutOf(tensor.type).id);
-  out.scalar("uint64", BigInt(offset));
-}
-
-function itemsOf(tensor: GgufTensor): number {
-  return tensor.shape.reduce((product, size) => product * size, 1);
-}
-
-function bytesOf(tensor: GgufTensor): number {
-  const { blockItems, blockBytes } = layoutOf(tensor.type);
-  const row = tensor.shape[0] ?? 0;
-  assert(row % blockItems === 0, `${tensor.name}: rows of ${row} values cannot be ${tensor.type}`);
-  return (itemsOf(tensor) / blockItems) * blockBytes;
-}
-
-function layoutOf(type: WritableTensorType) {
-  for (const [id, layout] of TENSOR_LAYOUTS) if (layout.name === type) return { id, ...layout };
-  throw new Error(`${type} is not in the table of tensor types`);
-}
-
-function padded(bytes: Uint8Array, alignment: number): Uint8Array {
-  const out = new Uint8Array(alignUp(bytes.length, alignment));
-  out.set(bytes);
-  return out;
-}
-
-type GgufScalar = number | bigint | boolean | string;
-
-const SETTERS: Readonly<
-  Record<Exclude<GgufScalarType, "string">, (view: DataView, at: number, value: GgufScalar) => void>
-> = {
-  uint8: (view, at, value) => view.setUint8(at, Number(value)),
-  int8: (view, at, value) => view.setInt8(at, Number(value)),
-  uint16: (view, at, value) => view.setUint16(at, Number(value), true),
-  int16: (view, at, value) => view.setInt16(at, Number(value), true),
-  uint32: (view, at, value) => view.setUint32(at, Number(value), true),
-  int32: (view, at, value) => view.setInt32(at, Number(value), true),
-  float32: (view, at, value) => view.setFloat32(at, Number(value), true),
-  float64: (view, at, value) => view.setFloat64(at, Number(value), true),
-  bool: (view, at, value) => view.setUint8(at, value ? 1 : 0),
-  uint64: (view, at, value) => view.setBigUint64(at, BigInt(value), true),
-  int64: (view, at, value) => view.setBigInt64(at, BigInt(value), true),
-};
-
-/** Grows as it is written; little-endian. */
-class ByteSink {
-  #bytes = new Uint8Array(4096);
-  #view = new DataView(this.#bytes.buffer);
-  #length = 0;
-
-  bytes(): Uint8Array {
-    return this.#bytes.subarray(0, this.#length);
-  }
-
-  scalar(type: GgufScalarType, value: GgufScalar): void {
-    if (type === "string") this.#string(String(value));
-    else this.#fixed(type, value);
-  }
-
-  #fixed(type: Exclude<GgufScalarType, "string">, value: GgufScalar): void {
-    const at = this.#claim(SCALAR_BYTES[type]);
-    SETTERS[type](this.#view, at, value);
-  }
-
-  #string(text: string): void {
-    const utf8 = new TextEncoder().encode(text);
-    this.scalar("uint64", BigInt(utf8.length));
-    // Claimed first: what is claimed may lie in larger memory than there was before.
-    const at = this.#claim(utf8.length);
-    this.#bytes.set(utf8, at);
-  }
-
-  #claim(length: number): number {
-    const at = this.#length;
-    this.#length += length;
-    if (this.#length > this.#bytes.length) {
-      const larger = new Uint8Array(Math.max(this.#length, this.#bytes.length * 2));
-      larger.set(this.#bytes);
-      this.#bytes = larger;
-      this.#view = new DataView(larger.buffer);
-    }
-    return at;
   }
 }
