@@ -1,9 +1,10 @@
-import { type FileHandle, open, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { open, readFile, rm, stat, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Backoff } from "@heddle/base/backoff";
 import { guardedGet, type RequestContext, statusFault } from "./guarded-request.ts";
 import { PermanentFault, reasonOf, SourceFault, UnreachableFault } from "./source-fault.ts";
+import { writeAt } from "./write-at.ts";
 
 /** One file to get over HTTP. */
 export interface Download {
@@ -172,13 +173,6 @@ async function receive(
   }
   if (total > 0 && at !== total)
     throw new SourceFault(`the answer ended at byte ${at} of ${total}`);
-}
-
-async function writeAt(file: FileHandle, chunk: Buffer, position: number): Promise<void> {
-  for (let done = 0; done < chunk.length; ) {
-    const { bytesWritten } = await file.write(chunk, done, chunk.length - done, position + done);
-    done += bytesWritten;
-  }
 }
 
 function isDiskError(error: unknown): boolean {

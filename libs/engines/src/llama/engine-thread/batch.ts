@@ -9,15 +9,22 @@ export class Batch {
   readonly capacity: number;
   readonly struct: BatchStruct;
   readonly #tokens: Int32Array;
+  readonly #tokensAddress: bigint;
   readonly #positions: Int32Array;
   readonly #sequencePointers: BigUint64Array;
   readonly #outputs: Int8Array;
+  readonly #rows: { readonly address: bigint; readonly view: Float32Array } | undefined;
   /** The address of a native int32 that holds the sequence id of its index. */
   readonly #addressOfSequence: BigUint64Array;
   #outputCount = 0;
 
-  constructor(capacity: number, sequences: number) {
+  /** With `rowLength` it can hold rows of the residual stream in place of tokens. */
+  constructor(capacity: number, sequences: number, rowLength = 0) {
     this.capacity = capacity;
+    if (rowLength > 0) {
+      const { address, view } = nativeMemory(capacity * rowLength * 4);
+      this.#rows = { address, view: new Float32Array(view) };
+    }
     const tokens = nativeMemory(capacity * 4);
     const positions = nativeMemory(capacity * 4);
     const counts = nativeMemory(capacity * 4);
@@ -25,6 +32,7 @@ export class Batch {
     const outputs = nativeMemory(capacity);
     const ids = nativeMemory(sequences * 4);
     this.#tokens = new Int32Array(tokens.view);
+    this.#tokensAddress = tokens.address;
     this.#positions = new Int32Array(positions.view);
     this.#sequencePointers = new BigUint64Array(pointers.view);
     this.#outputs = new Int8Array(outputs.view);
@@ -56,7 +64,17 @@ export class Batch {
 
   clear(): void {
     this.struct.n_tokens = 0;
+    this.struct.token = this.#tokensAddress;
+    this.struct.embd = null;
     this.#outputCount = 0;
+  }
+
+  /** Gives the batch's rows of the residual stream, one after the other, in place of its tokens. */
+  setRows(rows: Float32Array): void {
+    if (!this.#rows) throw new Error("this batch holds tokens only");
+    this.#rows.view.set(rows);
+    this.struct.embd = this.#rows.address;
+    this.struct.token = null;
   }
 
   /** Adds a token; with `output` its row of logits is the one that `outputCount` counted before. */

@@ -1,0 +1,187 @@
+// holds: shard-plan
+
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { GgufValue } from "../gguf/gguf-format.ts";
+import type { GgufTensorInfo } from "../gguf/gguf-reader.ts";
+import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
+import {
+  MAX_SHARD_WORKERS,
+  type PlannedStage,
+  planShards,
+  type ShardDemand,
+} from "./plan-shards.ts";
+
+const number = (value: number): GgufValue => ({ type: "uint32", value });
+
+/** A model whose header alone exists. */
+function modelOf(
+  blockBytes: readonly number[],
+  { architecture = "llama", embedding = 7, output = 0, metadata = {} } = {},
+): CuttableModel {
+  const tensor = (name: string, sizeBytes: number): GgufTensorInfo => {
+    return { name, sizeBytes, shape: [sizeBytes], type: "I8", offset: 0 };
+  };
+  const own: Record<string, GgufValue> = {
+    block_count: number(blockBytes.length),
+    embedding_length: number(8),
+    "attention.head_count": number(4),
+    "attention.head_count_kv": number(2),
+    ...metadata,
+  };
+  return cuttableModel({
+    version: 3,
+    alignment: 32,
+    sizeBytes: 0,
+    metadata: new Map<string, GgufValue>([
+      ["general.architecture", { type: "string", value: architecture }],
+      ...Object.entries(own).map(([key, value]) => [`${architecture}.${key}`, value] as const),
+    ]),
+    tensors: [
+      tensor("token_embd.weight", embedding),
+      ...blockBytes.map((bytes, block) => tensor(`blk.${block}.ffn_up.weight`, bytes)),
+      ...(output > 0 ? [tensor("output.weight", output)] : []),
+    ],
+  });
+}
+
+const workersOf = (...memory: readonly number[]) =>
+  memory.map((memoryBytes, i) => ({ id: `w${i}`, memoryBytes }));
+const demandOf = (change: Partial<ShardDemand> = {}): ShardDemand => {
+  return { kvTokens: 0, overheadBytes: 0, maxStages: 8, ...change };
+};
+const ranges = (stages: readonly PlannedStage[] | undefined) =>
+  stages?.map(({ workerId, from, to }) => [workerId, from, to]);
+
+test("plan: a model that fits one worker is not divided", () => {
+  const model = modelOf([10, 10, 10, 10]);
+  expect(ranges(planShards(model, workersOf(10, 47), demandOf()))).toEqual([["w1", 0, 4]]);
+  expect(planShards(model, workersOf(10, 46), demandOf())).toBeUndefined();
+});
+
+test("plan: stages read equally many bytes, the output counted by half", () => {
+  const model = modelOf(new Array(12).fill(10), { embedding: 40 });
+  const plan = planShards(model, workersOf(120, 120), demandOf());
+  expect(ranges(plan)).toEqual([
+    ["w0", 0, 7],
+    ["w1", 7, 12],
+  ]);
+  expect(plan?.map(({ weightsBytes }) => weightsBytes)).toEqual([110, 90]);
+});
+
+test("plan: each stage keeps keys and values of its own blocks", () => {
+  // 2 bytes for each of 2 + 2 elements of two heads.
+  const model = modelOf(new Array(4).fill(100));
+  const plan = planShards(model, workersOf(5_000, 5_000), demandOf({ kvTokens: 100 }));
+  expect(plan?.map(({ kvBytes }) => kvBytes)).toEqual([3_200, 3_200]);
+  const perBlock: GgufValue = { type: "array", items: "uint32", value: [2, 0, 2, 1] };
+  const uneven = modelOf(new Array(4).fill(100), {
+    metadata: { "attention.head_count_kv": perBlock },
+  });
+  const other = planShards(uneven, workersOf(3_000, 3_000), demandOf({ kvTokens: 100 }));
+  expect(other?.map(({ kvBytes }) => kvBytes)).toEqual([1_600, 2_400]);
+});
+
+test("plan: cuts are where the architecture's blocks repeat", () => {
+  const model = modelOf(new Array(14).fill(10), { architecture: "gemma3" });
+  expect(model.cuts).toEqual([6, 12]);
+  const own = { "attention.sliding_window_pattern": number(4) };
+  expect(modelOf(new Array(14).fill(10), { architecture: "gemma3", metadata: own }).cuts).toEqual([
+    4, 8, 12,
+  ]);
+});
+
+test.each([
+  ["mamba", 12, /its architecture is mamba, and those that may be are llama, /],
+  ["gemma3", 62, /guesses what gemma3 of 62 blocks computes/],
+  ["smollm3", 4, /it has 4 blocks, which repeat by 4/],
+  ["llama", 1, /it has 1 blocks/],
+])("plan: a model of %s with %d blocks is refused", (architecture, blocks, message) => {
+  const make = () => modelOf(new Array(blocks).fill(1), { architecture });
+  const refusal = { code: "unprocessable", message: expect.stringMatching(message) };
+  expect(make).toThrow(expect.objectContaining(refusal));
+});
+
+/** All plans of that many stages, workers in order, at legal cuts. */
+function* allPlans(
+  model: CuttableModel,
+  workers: number,
+  stages: number,
+  at = 0,
+  first = 0,
+): Generator<(readonly [worker: number, from: number, to: number])[]> {
+  if (stages === 0) {
+    if (at === model.blocks) yield [];
+    return;
+  }
+  for (let worker = first; worker < workers; worker++) {
+    for (const to of [...model.cuts, model.blocks].filter((end) => end > at)) {
+      for (const rest of allPlans(model, workers, stages - 1, to, worker + 1)) {
+        yield [[worker, at, to], ...rest];
+      }
+    }
+  }
+}
+
+test("plan: no plan of fewer stages fits, and none of as many has a faster slowest stage", () => {
+  const sizes = fc.integer({ min: 1, max: 30 });
+  const cases = fc.record({
+    blocks: fc.array(sizes, { minLength: 2, maxLength: 6 }),
+    memory: fc.array(fc.integer({ min: 5, max: 120 }), { minLength: 1, maxLength: 4 }),
+    embedding: sizes,
+    output: fc.oneof(fc.constant(0), sizes),
+    maxStages: fc.integer({ min: 1, max: 4 }),
+    overheadBytes: fc.integer({ min: 0, max: 5 }),
+    kvTokens: fc.integer({ min: 0, max: 2 }),
+  });
+  fc.assert(
+    fc.property(cases, ({ blocks, memory, embedding, output, ...demand }) => {
+      const model = modelOf(blocks, { embedding, output });
+      const sum = (from: number, to: number) =>
+        blocks.slice(from, to).reduce((total, each) => total + each, 0);
+      const isTied = output === 0;
+      const bytesOf = (from: number, to: number) => {
+        const isLast = to === blocks.length;
+        const ends = from === 0 || (isLast && isTied) ? embedding : 0;
+        const kv = 16 * demand.kvTokens * (to - from);
+        return sum(from, to) + ends + (isLast ? output : 0) + kv + demand.overheadBytes;
+      };
+      const costOf = (plan: readonly (readonly [number, number, number])[]) =>
+        Math.max(
+          ...plan.map(([, from, to]) => {
+            const head = to === blocks.length ? (isTied ? embedding : output) / 2 : 0;
+            return sum(from, to) + head;
+          }),
+        );
+      const fitting = (stages: number) =>
+        [...allPlans(model, memory.length, stages)].filter((plan) =>
+          plan.every(([worker, from, to]) => bytesOf(from, to) <= memory[worker]!),
+        );
+      const plan = planShards(model, workersOf(...memory), demand);
+      const counts = Array.from({ length: demand.maxStages }, (_, i) => i + 1);
+      const least = counts.find((stages) => fitting(stages).length > 0);
+      expect(plan?.length).toBe(least);
+      if (!plan) return;
+      const found = plan.map(
+        ({ workerId, from, to }) => [Number(workerId.slice(1)), from, to] as const,
+      );
+      const options = fitting(plan.length);
+      expect(options).toContainEqual(found);
+      expect(costOf(found)).toBe(Math.min(...options.map(costOf)));
+      for (const { from, to, memoryBytes } of plan) expect(memoryBytes).toBe(bytesOf(from, to));
+    }),
+  );
+});
+
+test("plan: only the first workers are considered, and the largest model is planned", () => {
+  const blocks = new Array(256).fill(10);
+  const model = modelOf(blocks);
+  const tooSmall = new Array(MAX_SHARD_WORKERS).fill(1);
+  expect(planShards(model, workersOf(...tooSmall, 9_999), demandOf())).toBeUndefined();
+  const plan = planShards(
+    model,
+    workersOf(...new Array(MAX_SHARD_WORKERS).fill(170)),
+    demandOf({ maxStages: 16 }),
+  );
+  expect(plan).toHaveLength(16);
+});

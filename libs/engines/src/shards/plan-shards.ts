@@ -1,0 +1,184 @@
+import { type CuttableModel, numberOf } from "./cut-rules.ts";
+import type { BlockRange } from "./shard-cut.ts";
+
+/** A worker that may take a shard. */
+export interface ShardWorker {
+  readonly id: string;
+  /** Memory that the shard may take. */
+  readonly memoryBytes: number;
+}
+
+/** What is asked of a model that is divided. */
+export interface ShardDemand {
+  /** Tokens of all sequences together, whose keys and values every shard keeps for its blocks. */
+  readonly kvTokens: number;
+  /** Memory of a shard beside its weights and its cache. */
+  readonly overheadBytes: number;
+  readonly maxStages: number;
+}
+
+/** A shard, and the worker that it is for. */
+export interface PlannedStage extends BlockRange {
+  readonly workerId: string;
+  readonly weightsBytes: number;
+  readonly kvBytes: number;
+  /** All that it takes. */
+  readonly memoryBytes: number;
+}
+
+/** Workers that are considered: a plan is computed in milliseconds. */
+export const MAX_SHARD_WORKERS = 16;
+/** Bytes of a key's or value's element. */
+const F16_BYTES = 2;
+/** The output matrix costs half of what blocks of its bytes do: not every row is asked for. */
+const OUTPUT_COST = 0.5;
+
+/**
+ * Divides a model between workers: the fewest stages that fit, and of those the plan whose slowest
+ * stage reads the fewest bytes. Workers keep their order, so that neighbours in the list are
+ * neighbours in the pipeline; some may be left out. Only the first 16 are considered. The same
+ * input gives the same plan.
+ * Undefined where no plan fits. One stage is the whole model.
+ */
+export function planShards(
+  model: CuttableModel,
+  workers: readonly ShardWorker[],
+  demand: ShardDemand,
+): PlannedStage[] | undefined {
+  const sizes = sizesOf(model);
+  const none: Chain = { cost: 0 };
+  /** By the number of stages: the best by the block at which they end. */
+  const best = Array.from({ length: demand.maxStages + 1 }, () => new Map<number, Chain>());
+  best[0]?.set(0, none);
+  for (const worker of workers.slice(0, MAX_SHARD_WORKERS)) {
+    // From many stages to few, so that a worker gets one of them.
+    for (let stages = demand.maxStages; stages >= 1; stages--) {
+      for (const [from, before] of best[stages - 1]!) {
+        for (const stage of stagesFrom(from, { model, sizes, worker, demand })) {
+          const cost = Math.max(before.cost, costOf(sizes, stage));
+          const known = best[stages]!.get(stage.to);
+          if (!known || cost < known.cost) best[stages]!.set(stage.to, { cost, stage, before });
+        }
+      }
+    }
+  }
+  const found = best.find((reached) => reached.has(model.blocks))?.get(model.blocks);
+  return found && stagesOf(found);
+}
+
+/** The stages that begin at the block and fit the worker. */
+function* stagesFrom(
+  from: number,
+  { model, sizes, worker, demand }: StageChoices,
+): Generator<PlannedStage> {
+  for (const to of [...model.cuts, model.blocks]) {
+    if (to <= from) continue;
+    const stage = stageOf(sizes, { from, to }, worker, demand);
+    if (stage.memoryBytes > worker.memoryBytes) return;
+    yield stage;
+  }
+}
+
+interface StageChoices {
+  readonly model: CuttableModel;
+  readonly sizes: ModelSizes;
+  readonly worker: ShardWorker;
+  readonly demand: ShardDemand;
+}
+
+/** Stages up to a block, from the last to the first; of none the cost is 0. */
+interface Chain {
+  /** Bytes that the slowest of the stages reads in a step. */
+  readonly cost: number;
+  readonly stage?: PlannedStage;
+  readonly before?: Chain;
+}
+
+function stagesOf(chain: Chain): PlannedStage[] {
+  const stages: PlannedStage[] = [];
+  for (let at: Chain | undefined = chain; at?.stage; at = at.before) stages.unshift(at.stage);
+  return stages;
+}
+
+/** Bytes of a model's parts. */
+interface ModelSizes {
+  readonly blocks: number;
+  /** By block: the bytes of all blocks before it. */
+  readonly before: readonly number[];
+  /** By block: bytes of keys and values per token of all blocks before it. */
+  readonly kvBefore: readonly number[];
+  readonly embedding: number;
+  readonly output: number;
+  /** Whether the output is computed with the embedding's matrix. */
+  readonly isTied: boolean;
+  /** What every shard has. */
+  readonly shared: number;
+}
+
+function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
+  const ofBlocks = new Array<number>(blocks).fill(0);
+  let [embedding, output, shared] = [0, 0, 0];
+  for (const { name, sizeBytes = 0 } of file.tensors) {
+    const block = /^blk\.(\d+)\./.exec(name)?.[1];
+    if (block !== undefined) ofBlocks[Number(block)]! += sizeBytes;
+    else if (name === "token_embd.weight") embedding = sizeBytes;
+    else if (name.startsWith("output")) output += sizeBytes;
+    else shared += sizeBytes;
+  }
+  const isTied = !file.tensors.some(({ name }) => name === "output.weight");
+  const number = (name: string) => numberOf(file.metadata.get(`${architecture}.${name}`));
+  const heads = number("attention.head_count");
+  const length = number("embedding_length") / heads;
+  const perHead =
+    orElse(number("attention.key_length"), length) +
+    orElse(number("attention.value_length"), length);
+  const kvHeads = file.metadata.get(`${architecture}.attention.head_count_kv`);
+  const kvOf = (block: number) => {
+    const own = kvHeads?.type === "array" ? Number(kvHeads.value[block]) : numberOf(kvHeads);
+    return F16_BYTES * perHead * orElse(own, heads);
+  };
+  return {
+    blocks,
+    before: sumsBefore(ofBlocks),
+    kvBefore: sumsBefore(ofBlocks.map((_, block) => kvOf(block))),
+    embedding,
+    output,
+    isTied,
+    shared,
+  };
+}
+
+const orElse = (value: number, other: number) => (Number.isFinite(value) ? value : other);
+
+/** By place, and one past the last: the sum of all values before it. */
+function sumsBefore(values: readonly number[]): number[] {
+  const sums = [0];
+  for (const value of values) sums.push(sums.at(-1)! + value);
+  return sums;
+}
+
+function stageOf(
+  sizes: ModelSizes,
+  { from, to }: BlockRange,
+  worker: ShardWorker,
+  { kvTokens, overheadBytes }: ShardDemand,
+): PlannedStage {
+  const isLast = to === sizes.blocks;
+  const hasEmbedding = from === 0 || (isLast && sizes.isTied);
+  const weightsBytes =
+    sizes.before[to]! -
+    sizes.before[from]! +
+    sizes.shared +
+    (hasEmbedding ? sizes.embedding : 0) +
+    (isLast ? sizes.output : 0);
+  const kvBytes = (sizes.kvBefore[to]! - sizes.kvBefore[from]!) * kvTokens;
+  const memoryBytes = weightsBytes + kvBytes + overheadBytes;
+  return { workerId: worker.id, from, to, weightsBytes, kvBytes, memoryBytes };
+}
+
+/** Bytes of weights that a step reads. */
+function costOf(sizes: ModelSizes, { from, to }: BlockRange): number {
+  const blocks = sizes.before[to]! - sizes.before[from]!;
+  if (to < sizes.blocks) return blocks;
+  return blocks + OUTPUT_COST * (sizes.isTied ? sizes.embedding : sizes.output);
+}

@@ -1,0 +1,166 @@
+import { AppError } from "@heddle/base/errors";
+import koffi from "koffi";
+import { Batch } from "../llama/engine-thread/batch.ts";
+import { type Llama, openBindings } from "../llama/native/bindings.ts";
+import { setDevices } from "../llama/native/device-split.ts";
+import type { Pointer } from "../llama/native/layouts.ts";
+import { findNativeLibrary } from "../llama/native/native-library.ts";
+import type { CutRule } from "./cut-rules.ts";
+import {
+  callbackTap,
+  layerInputTap,
+  openTapLibrary,
+  type ResidualTap,
+  type TapLibrary,
+} from "./residual-tap.ts";
+
+/** One row of a decode. */
+export interface StageRow {
+  /** Ignored where the stage is given rows of the residual stream. */
+  readonly token: number;
+  readonly position: number;
+  readonly sequence: number;
+  /** Whether the last stage gives its logits. */
+  readonly output: boolean;
+}
+
+/** How to open a stage. */
+export interface StageOptions {
+  /** A shard's file, or a whole model's. */
+  readonly path: string;
+  readonly rule: CutRule;
+  /** Whether it gives logits; else rows of the residual stream. */
+  readonly isLast: boolean;
+  readonly threads: number;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+  readonly batchTokens: number;
+}
+
+/** The library of a thread that opens stages. */
+export interface StageLibrary {
+  readonly llama: Llama;
+  readonly taps: TapLibrary;
+}
+
+/** Opens the library on the CPU, once in a thread. Throws an AppError `unavailable`. */
+export function openStageLibrary(): StageLibrary {
+  const library = findNativeLibrary("cpu");
+  const { llama, ggml, silentLog } = openBindings(library);
+  llama.log_set(silentLog, null);
+  ggml.load_all_from_path(library.directory);
+  llama.backend_init();
+  return { llama, taps: openTapLibrary(library) };
+}
+
+/**
+ * A shard of a model in memory. Every stage of a model decodes the same rows in the same order, so
+ * that their caches hold the same tokens. It belongs to the thread that opened it.
+ */
+export class StageModel {
+  /** Values of a row of the residual stream. */
+  readonly rowLength: number;
+  readonly vocabularySize: number;
+  readonly #llama: Llama;
+  readonly #model: Pointer;
+  readonly #context: Pointer;
+  readonly #memory: Pointer;
+  readonly #tap: ResidualTap | undefined;
+  readonly #batch: Batch;
+
+  private constructor(options: StageOptions, { llama, model, tap, context }: Opened) {
+    this.#llama = llama;
+    this.#model = model;
+    this.#context = context;
+    this.#memory = llama.get_memory(context);
+    this.#tap = tap;
+    this.rowLength = llama.model_n_embd(model);
+    this.vocabularySize = llama.vocab_n_tokens(llama.model_get_vocab(model));
+    this.#batch = new Batch(options.batchTokens, options.maxSequences, this.rowLength);
+  }
+
+  /** Throws an AppError `engine_failed` where the library refuses the file or the sizes. */
+  static open({ llama, taps }: StageLibrary, options: StageOptions): StageModel {
+    const params = llama.model_default_params();
+    setDevices(params, [], undefined);
+    params.n_gpu_layers = 0;
+    const model = llama.model_load_from_file(options.path, params);
+    if (model === null) throw new AppError("engine_failed", "the shard could not be loaded");
+    const blocks = llama.model_n_layer(model);
+    const rowLength = llama.model_n_embd(model);
+    const target = { blocks, rowLength, capacity: options.batchTokens };
+    const makeTap = options.rule.hasTap ? layerInputTap : callbackTap;
+    const tap = options.isLast ? undefined : makeTap(taps, target);
+    const contextParams = Object.assign(llama.context_default_params(), {
+      n_ctx: options.kvTokens,
+      n_batch: options.batchTokens,
+      n_ubatch: options.batchTokens,
+      n_seq_max: options.maxSequences,
+      // Else every stage reserves logits for all rows of a batch; fewer than sequences ends the process.
+      n_outputs_max: options.isLast ? 0 : options.maxSequences,
+      n_threads: options.threads,
+      n_threads_batch: options.threads,
+      flash_attn_type: 1,
+      kv_unified: true,
+    });
+    tap?.prepare(contextParams);
+    const context = llama.init_from_model(model, contextParams);
+    if (context === null) {
+      tap?.close();
+      llama.model_free(model);
+      const message = `the shard got no context of ${options.kvTokens} KV tokens; lower kvTokens`;
+      throw new AppError("engine_failed", message);
+    }
+    tap?.attach(context);
+    return new StageModel(options, { llama, model, tap, context });
+  }
+
+  /** Decodes tokens; or where `hidden` is given, these rows of the stage before. */
+  decode(rows: readonly StageRow[], hidden?: Float32Array): void {
+    this.#batch.clear();
+    const givesLogits = this.#tap === undefined;
+    for (const { token, position, sequence, output } of rows) {
+      this.#batch.add(token, position, sequence, output && givesLogits);
+    }
+    if (hidden) this.#batch.setRows(hidden);
+    this.#tap?.begin();
+    const code = this.#llama.decode(this.#context, this.#batch.struct);
+    if (code === 0) return;
+    throw new AppError("engine_failed", `the shard's decode ended with ${code}`);
+  }
+
+  /** The rows that left the last block in the last decode, of a stage that is not the last. */
+  hidden(rows: number): Float32Array {
+    if (!this.#tap) throw new Error("the last stage has no rows for another");
+    return this.#tap.rows(rows);
+  }
+
+  /** The logits of the last decode's outputs, one row after the other. */
+  logits(outputs: number): Float32Array {
+    const pointer = this.#llama.get_logits(this.#context);
+    return new Float32Array(koffi.view(pointer, outputs * this.vocabularySize * 4)).slice();
+  }
+
+  /** Forgets a sequence's tokens from a position on. */
+  removeFrom(sequence: number, position: number): void {
+    this.#llama.memory_seq_rm(this.#memory, sequence, position, -1);
+  }
+
+  /** Gives a sequence the first tokens of another. */
+  copy(from: number, to: number, tokens: number): void {
+    this.#llama.memory_seq_cp(this.#memory, from, to, 0, tokens);
+  }
+
+  close(): void {
+    this.#llama.free(this.#context);
+    this.#tap?.close();
+    this.#llama.model_free(this.#model);
+  }
+}
+
+interface Opened {
+  readonly llama: Llama;
+  readonly model: Pointer;
+  readonly tap: ResidualTap | undefined;
+  readonly context: Pointer;
+}
