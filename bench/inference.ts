@@ -1,7 +1,3 @@
-import { homedir } from "node:os";
-import { join } from "node:path";
-import { catalogOf } from "@heddle/contracts/catalog";
-import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { printComparison } from "./inference/comparison.ts";
 import { measureConstrained, printConstrained } from "./inference/constrained.ts";
 import {
@@ -10,6 +6,7 @@ import {
   type DecodingChange,
   DRAFTS,
 } from "./inference/decoding.ts";
+import { pullDemoWeights } from "./inference/model-file.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
 import { compareRouting } from "./inference/routing.ts";
@@ -203,12 +200,7 @@ async function startOrFindPeer(): Promise<InferenceServer | undefined> {
 
 /** The file that both serve: by default the demo weights, from the cache or pulled into it. */
 async function modelFile(): Promise<string> {
-  const named = options["model-file"];
-  const weights = catalogOf("demo").deployments[0]?.spec.weights;
-  if (named !== undefined || !weights) return named ?? "";
-  const data = process.env["HEDDLE_DATA"] ?? join(homedir(), ".heddle");
-  const signal = AbortSignal.timeout(300_000);
-  return pullWeights(weights, { cacheDirectory: join(data, "models"), signal });
+  return options["model-file"] ?? (await pullDemoWeights());
 }
 
 function judgeOverhead({ http, session }: OverheadResult): Verdict {

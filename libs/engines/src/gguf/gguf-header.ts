@@ -107,7 +107,7 @@ function encodeTensorInfo(out: ByteSink, tensor: GgufEntry, offset: number): voi
 }
 
 /** Values of a tensor. */
-export function itemsOf(tensor: GgufEntry): number {
+export function tensorItems(tensor: GgufEntry): number {
   return tensor.shape.reduce((product, size) => product * size, 1);
 }
 
@@ -115,7 +115,7 @@ function bytesOf(tensor: GgufEntry): number {
   const { blockItems, blockBytes } = layoutOf(tensor.type);
   const row = tensor.shape[0] ?? 0;
   assert(row % blockItems === 0, `${tensor.name}: rows of ${row} values cannot be ${tensor.type}`);
-  return (itemsOf(tensor) / blockItems) * blockBytes;
+  return (tensorItems(tensor) / blockItems) * blockBytes;
 }
 
 function layoutOf(type: string) {

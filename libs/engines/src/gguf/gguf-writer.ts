@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import { randomUUID } from "node:crypto";
 import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import type { GgufValue } from "./gguf-format.ts";
-import { type GgufEntry, itemsOf, layOutGguf } from "./gguf-header.ts";
+import { type GgufEntry, layOutGguf, tensorItems } from "./gguf-header.ts";
 import { encodeTensor, type WritableTensorType } from "./tensor-encoding.ts";
 
 /** A tensor to write. */
@@ -58,7 +58,7 @@ async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<void> 
     items += piece.length;
     await writeAll(file, encodeTensor(tensor.type, piece));
   }
-  const expected = itemsOf(tensor);
+  const expected = tensorItems(tensor);
   assert(items === expected, `${tensor.name} gave ${items} values, its shape needs ${expected}`);
 }
 

@@ -50,14 +50,14 @@ export function cuttableModel(file: GgufFile): CuttableModel {
     const known = [...CUT_RULES.keys()].join(", ");
     throw uncuttable(`its architecture is ${architecture}, and those that may be are ${known}`);
   }
-  const blocks = numberOf(file.metadata.get(`${architecture}.block_count`));
+  const blocks = numberValue(file.metadata.get(`${architecture}.block_count`));
   if (!Number.isSafeInteger(blocks) || blocks < 2) throw uncuttable(`it has ${blocks} blocks`);
   if (rule.guessed.includes(blocks)) {
     throw uncuttable(`the library guesses what ${architecture} of ${blocks} blocks computes`);
   }
   const unknown = file.tensors.find(({ sizeBytes }) => sizeBytes === undefined);
   if (unknown) throw uncuttable(`${unknown.name} is of the unknown ${unknown.type}`);
-  const said = numberOf(file.metadata.get(`${architecture}.attention.sliding_window_pattern`));
+  const said = numberValue(file.metadata.get(`${architecture}.attention.sliding_window_pattern`));
   const period = said >= 1 ? said : rule.period;
   const cuts = Array.from({ length: blocks - 1 }, (_, i) => i + 1).filter(
     (block) => block % period === 0,
@@ -67,7 +67,7 @@ export function cuttableModel(file: GgufFile): CuttableModel {
 }
 
 /** The value as a number; NaN for none. */
-export function numberOf(value: GgufValue | undefined): number {
+export function numberValue(value: GgufValue | undefined): number {
   return value === undefined || value.type === "array" ? Number.NaN : Number(value.value);
 }
 

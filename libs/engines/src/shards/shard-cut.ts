@@ -2,7 +2,7 @@ import { strict as assert } from "node:assert";
 import type { GgufValue } from "../gguf/gguf-format.ts";
 import { type GgufEntry, layOutGguf } from "../gguf/gguf-header.ts";
 import type { GgufTensorInfo } from "../gguf/gguf-reader.ts";
-import { type CuttableModel, numberOf } from "./cut-rules.ts";
+import { type CuttableModel, numberValue } from "./cut-rules.ts";
 
 /** Consecutive blocks of a model: from the first to before the other. */
 export interface BlockRange {
@@ -132,7 +132,7 @@ function metadataOf(
   }
   const dense = metadata.get(key("leading_dense_block_count"));
   if (dense) {
-    const value = Math.max(0, numberOf(dense) - from);
+    const value = Math.max(0, numberValue(dense) - from);
     metadata.set(key("leading_dense_block_count"), { type: "uint32", value });
   }
   for (const [name, value] of metadata) {

@@ -1,4 +1,4 @@
-import { type CuttableModel, numberOf } from "./cut-rules.ts";
+import { type CuttableModel, numberValue } from "./cut-rules.ts";
 import type { BlockRange } from "./shard-cut.ts";
 
 /** A worker that may take a shard. */
@@ -27,7 +27,7 @@ export interface PlannedStage extends BlockRange {
 }
 
 /** Workers that are considered: a plan is computed in milliseconds. */
-export const MAX_SHARD_WORKERS = 16;
+const MAX_SHARD_WORKERS = 16;
 /** Bytes of a key's or value's element. */
 const F16_BYTES = 2;
 /** The output matrix costs half of what blocks of its bytes do: not every row is asked for. */
@@ -40,7 +40,7 @@ const OUTPUT_COST = 0.5;
  * input gives the same plan.
  * Undefined where no plan fits. One stage is the whole model.
  */
-export function planShards(
+export function planStages(
   model: CuttableModel,
   workers: readonly ShardWorker[],
   demand: ShardDemand,
@@ -126,7 +126,7 @@ function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
     else shared += sizeBytes;
   }
   const isTied = !file.tensors.some(({ name }) => name === "output.weight");
-  const number = (name: string) => numberOf(file.metadata.get(`${architecture}.${name}`));
+  const number = (name: string) => numberValue(file.metadata.get(`${architecture}.${name}`));
   const heads = number("attention.head_count");
   const length = number("embedding_length") / heads;
   const perHead =
@@ -134,7 +134,7 @@ function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
     orElse(number("attention.value_length"), length);
   const kvHeads = file.metadata.get(`${architecture}.attention.head_count_kv`);
   const kvOf = (block: number) => {
-    const own = kvHeads?.type === "array" ? Number(kvHeads.value[block]) : numberOf(kvHeads);
+    const own = kvHeads?.type === "array" ? Number(kvHeads.value[block]) : numberValue(kvHeads);
     return F16_BYTES * perHead * orElse(own, heads);
   };
   return {

@@ -5,12 +5,7 @@ import { expect, test } from "vitest";
 import type { GgufValue } from "../gguf/gguf-format.ts";
 import type { GgufTensorInfo } from "../gguf/gguf-reader.ts";
 import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
-import {
-  MAX_SHARD_WORKERS,
-  type PlannedStage,
-  planShards,
-  type ShardDemand,
-} from "./plan-shards.ts";
+import { type PlannedStage, planStages, type ShardDemand } from "./plan-stages.ts";
 
 const number = (value: number): GgufValue => ({ type: "uint32", value });
 
@@ -55,13 +50,13 @@ const ranges = (stages: readonly PlannedStage[] | undefined) =>
 
 test("plan: a model that fits one worker is not divided", () => {
   const model = modelOf([10, 10, 10, 10]);
-  expect(ranges(planShards(model, workersOf(10, 47), demandOf()))).toEqual([["w1", 0, 4]]);
-  expect(planShards(model, workersOf(10, 46), demandOf())).toBeUndefined();
+  expect(ranges(planStages(model, workersOf(10, 47), demandOf()))).toEqual([["w1", 0, 4]]);
+  expect(planStages(model, workersOf(10, 46), demandOf())).toBeUndefined();
 });
 
 test("plan: stages read equally many bytes, the output counted by half", () => {
   const model = modelOf(new Array(12).fill(10), { embedding: 40 });
-  const plan = planShards(model, workersOf(120, 120), demandOf());
+  const plan = planStages(model, workersOf(120, 120), demandOf());
   expect(ranges(plan)).toEqual([
     ["w0", 0, 7],
     ["w1", 7, 12],
@@ -72,13 +67,13 @@ test("plan: stages read equally many bytes, the output counted by half", () => {
 test("plan: each stage keeps keys and values of its own blocks", () => {
   // 2 bytes for each of 2 + 2 elements of two heads.
   const model = modelOf(new Array(4).fill(100));
-  const plan = planShards(model, workersOf(5_000, 5_000), demandOf({ kvTokens: 100 }));
+  const plan = planStages(model, workersOf(5_000, 5_000), demandOf({ kvTokens: 100 }));
   expect(plan?.map(({ kvBytes }) => kvBytes)).toEqual([3_200, 3_200]);
   const perBlock: GgufValue = { type: "array", items: "uint32", value: [2, 0, 2, 1] };
   const uneven = modelOf(new Array(4).fill(100), {
     metadata: { "attention.head_count_kv": perBlock },
   });
-  const other = planShards(uneven, workersOf(3_000, 3_000), demandOf({ kvTokens: 100 }));
+  const other = planStages(uneven, workersOf(3_000, 3_000), demandOf({ kvTokens: 100 }));
   expect(other?.map(({ kvBytes }) => kvBytes)).toEqual([1_600, 2_400]);
 });
 
@@ -123,7 +118,7 @@ function* allPlans(
   }
 }
 
-test("plan: no plan of fewer stages fits, and none of as many has a faster slowest stage", () => {
+test("plan: no other has fewer stages, or as many and a faster slowest stage", () => {
   const sizes = fc.integer({ min: 1, max: 30 });
   const cases = fc.record({
     blocks: fc.array(sizes, { minLength: 2, maxLength: 6 }),
@@ -157,7 +152,7 @@ test("plan: no plan of fewer stages fits, and none of as many has a faster slowe
         [...allPlans(model, memory.length, stages)].filter((plan) =>
           plan.every(([worker, from, to]) => bytesOf(from, to) <= memory[worker]!),
         );
-      const plan = planShards(model, workersOf(...memory), demand);
+      const plan = planStages(model, workersOf(...memory), demand);
       const counts = Array.from({ length: demand.maxStages }, (_, i) => i + 1);
       const least = counts.find((stages) => fitting(stages).length > 0);
       expect(plan?.length).toBe(least);
@@ -176,11 +171,11 @@ test("plan: no plan of fewer stages fits, and none of as many has a faster slowe
 test("plan: only the first workers are considered, and the largest model is planned", () => {
   const blocks = new Array(256).fill(10);
   const model = modelOf(blocks);
-  const tooSmall = new Array(MAX_SHARD_WORKERS).fill(1);
-  expect(planShards(model, workersOf(...tooSmall, 9_999), demandOf())).toBeUndefined();
-  const plan = planShards(
+  const tooSmall = new Array(16).fill(1);
+  expect(planStages(model, workersOf(...tooSmall, 9_999), demandOf())).toBeUndefined();
+  const plan = planStages(
     model,
-    workersOf(...new Array(MAX_SHARD_WORKERS).fill(170)),
+    workersOf(...new Array(16).fill(170)),
     demandOf({ maxStages: 16 }),
   );
   expect(plan).toHaveLength(16);

@@ -1,0 +1,85 @@
+import { join } from "node:path";
+import { readGguf } from "@heddle/engines/gguf/gguf-reader";
+import { cuttableModel } from "@heddle/engines/shards/cut-rules";
+import { pullDemoWeights } from "./inference/model-file.ts";
+import { Pipeline, planOf } from "./shards/pipeline.ts";
+import { benchFolder, readOptions } from "./support/command-line.ts";
+import { writeReport } from "./support/result.ts";
+import { median } from "./support/statistics.ts";
+import { atLeast, printTable, printVerdicts } from "./support/table.ts";
+
+// One model whole and in stages, each with one thread of computation: decoding, greedy. The stages
+// are threads of this process, so that the hop between them costs next to nothing.
+
+const usage =
+  "npm run bench:shards -- [--model-file FILE.gguf, else the demo weights] [--rounds N] [--steps N] [--stages 2,4]";
+const options = readOptions(usage, ["model-file", "rounds", "steps", "stages"]);
+const rounds = Number(options["rounds"] ?? 3);
+const steps = Number(options["steps"] ?? 32);
+const stageCounts = [1, ...(options["stages"] ?? "2").split(",").map(Number)];
+const modelFile = options["model-file"] ?? (await pullDemoWeights());
+const model = cuttableModel(await readGguf(modelFile));
+const folder = join(benchFolder, "shards");
+
+interface Way {
+  readonly name: string;
+  readonly stages: number;
+  readonly groups: (sequences: number) => number;
+}
+
+const WAYS: readonly Way[] = stageCounts.flatMap((stages) =>
+  stages === 1
+    ? [{ name: "whole", stages, groups: () => 1 }]
+    : [
+        { name: `${stages} stages, 1 group`, stages, groups: () => 1 },
+        {
+          name: `${stages} stages, ${stages} groups`,
+          stages,
+          groups: (sequences: number) => Math.min(stages, sequences),
+        },
+      ],
+);
+const SEQUENCES = [1, 4, 8, 16, 32];
+
+const rates = new Map<string, number[]>();
+let isEqual = true;
+for (let round = 0; round < rounds; round++) {
+  const expected = new Map<number, string>();
+  for (const way of WAYS) {
+    // One pipeline at a time, so that stages share the cores with no other.
+    const plan = planOf(model, way.stages);
+    for (const sequences of SEQUENCES) {
+      const pipeline = await Pipeline.open(model, modelFile, { plan, folder });
+      const groups = way.groups(sequences);
+      const { tokens, perSecond } = await pipeline.run({ sequences, groups, steps });
+      await pipeline.close();
+      const text = JSON.stringify(tokens);
+      isEqual &&= (expected.get(sequences) ?? text) === text;
+      expected.set(sequences, text);
+      const key = `${way.name}/${sequences}`;
+      rates.set(key, [...(rates.get(key) ?? []), perSecond]);
+    }
+  }
+}
+const rateOf = (name: string, sequences: number) => median(rates.get(`${name}/${sequences}`) ?? []);
+
+printTable(
+  `Tokens a second, medians of ${rounds}; one thread of computation for each stage`,
+  ["sequences", ...WAYS.map(({ name }) => name)],
+  SEQUENCES.map((sequences) => [
+    String(sequences),
+    ...WAYS.map(({ name }) => rateOf(name, sequences)),
+  ]),
+);
+const gain = (sequences: number) =>
+  rateOf("2 stages, 2 groups", sequences) / rateOf("whole", sequences);
+printVerdicts([
+  atLeast("all tokens equal to the whole model's (1 is yes)", isEqual ? 1 : 0, 1),
+  ...(stageCounts.includes(2)
+    ? [
+        atLeast("2 stages against the whole with one thread, 8 sequences", gain(8), 0.9, "x"),
+        atLeast("2 stages against the whole with one thread, 16 sequences", gain(16), 1.2, "x"),
+      ]
+    : []),
+]);
+writeReport(options, "shards", { rates: Object.fromEntries(rates), isEqual });
