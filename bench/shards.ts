@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { cuttableModel } from "@heddle/engines/shards/cut-rules";
 import { pullDemoWeights } from "./inference/model-file.ts";
-import { Pipeline, planOf } from "./shards/pipeline.ts";
+import { evenPlan, Pipeline } from "./shards/pipeline.ts";
 import { benchFolder, readOptions } from "./support/command-line.ts";
 import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
@@ -47,7 +47,7 @@ for (let round = 0; round < rounds; round++) {
   const expected = new Map<number, string>();
   for (const way of WAYS) {
     // One pipeline at a time, so that stages share the cores with no other.
-    const plan = planOf(model, way.stages);
+    const plan = evenPlan(model, way.stages);
     for (const sequences of SEQUENCES) {
       const pipeline = await Pipeline.open(model, modelFile, { plan, folder });
       const groups = way.groups(sequences);

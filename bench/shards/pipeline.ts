@@ -15,7 +15,7 @@ const KV_TOKENS = 8_192;
 const MAX_SEQUENCES = 32;
 
 /** The plan that has as many stages: the memory of equal workers is the least that allows it. */
-export function planOf(model: CuttableModel, stages: number): readonly PlannedStage[] {
+export function evenPlan(model: CuttableModel, stages: number): readonly PlannedStage[] {
   const demand = { kvTokens: KV_TOKENS, overheadBytes: 0, maxStages: stages };
   for (let memoryBytes = 2 ** 20; ; memoryBytes *= 1.01) {
     const workers = Array.from({ length: stages }, (_, i) => {
@@ -84,10 +84,7 @@ export class Pipeline {
     const startMs = performance.now();
     await Promise.all(
       Array.from({ length: groups }, async (_, group) => {
-        const own = tokens
-          .keys()
-          .filter((sequence) => sequence % groups === group)
-          .toArray();
+        const own = [...tokens.keys()].filter((sequence) => sequence % groups === group);
         for (let step = 0; step < steps; step++) {
           const rows = own.map((sequence): StageRow => {
             const position = PROMPT_TOKENS + step;
