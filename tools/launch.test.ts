@@ -28,7 +28,7 @@ writeFileSync(
 writeFileSync(
   join(folder, "program.mjs"),
   `import { writeFileSync } from "node:fs";
-   import { exitWithParent } from ${moduleOf("libs/base/dist/exit-with-parent.js")};
+   import { exitWithParent } from ${moduleOf("libs/base/dist/process/exit-with-parent.js")};
    exitWithParent();
    let signals = 0;
    process.on("SIGTERM", () => {
