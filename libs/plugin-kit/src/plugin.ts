@@ -3,6 +3,7 @@ import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 import type { PluginToolkit } from "@heddle/training/plugins/toolkit";
 import type { z } from "zod";
 import type { CommandVerb } from "./points/commands.ts";
+import type { EventSink } from "./points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "./points/jobs.ts";
 import type { PluginRoute } from "./points/routes.ts";
 
@@ -14,6 +15,7 @@ export const CAPABILITIES = [
   "routes",
   "admission",
   "scheduler",
+  "eventSinks",
   "algorithms",
   "environments",
   "commands",
@@ -52,6 +54,7 @@ export interface PluginApi<Config = unknown> {
   };
   readonly admission: { add(rule: AdmissionRule): void };
   readonly scheduler: { filter(rule: FilterRule): void; score(rule: ScoreRule): void };
+  readonly eventSinks: { add(sink: EventSink): void };
   readonly environments: {
     /** An environment that jobs name in `config.environment`. */
     add(name: string, make: () => Environment): void;

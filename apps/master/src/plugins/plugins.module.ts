@@ -1,10 +1,31 @@
+import { join } from "node:path";
 import type { Logger } from "@heddle/observability/logger";
 import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
-import { Global, Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
+import {
+  Global,
+  Inject,
+  Module,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+} from "@nestjs/common";
 import { Registry } from "prom-client";
 import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { type DeliveryOptions, EventDelivery } from "./event-delivery.ts";
 import { exposePluginMetrics } from "./plugin-metrics.ts";
+
+function deliveriesOf(
+  plugins: PluginSet,
+  { folder, ...shared }: Pick<DeliveryOptions, "store" | "log"> & { readonly folder: string },
+): EventDelivery[] {
+  return plugins.usable.flatMap((plugin) =>
+    (plugin.description?.sinks ?? []).map((sink) => {
+      const file = join(folder, `${plugin.name}.${sink.name}.position`);
+      return new EventDelivery({ ...shared, plugin, sink, file });
+    }),
+  );
+}
 
 /** The plugins of this master: loaded before all that they add to, and ended after it. */
 @Global()
@@ -19,15 +40,29 @@ import { exposePluginMetrics } from "./plugin-metrics.ts";
   ],
   exports: [PluginSet],
 })
-export class PluginsModule implements OnApplicationShutdown {
+export class PluginsModule implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #plugins: PluginSet;
+  readonly #deliveries: readonly EventDelivery[];
 
-  constructor(@Inject(PluginSet) plugins: PluginSet, @Inject(Registry) registry: Registry) {
+  constructor(
+    @Inject(PluginSet) plugins: PluginSet,
+    @Inject(Registry) registry: Registry,
+    @Inject(CONTROL_PLANE) { events }: ControlPlane,
+    @Inject(MASTER_CONFIG) { dataDirectory }: MasterConfig,
+    @Inject(LOGGER) log: Logger,
+  ) {
     this.#plugins = plugins;
-    exposePluginMetrics(registry, plugins);
+    const folder = join(dataDirectory, "plugins");
+    this.#deliveries = events ? deliveriesOf(plugins, { store: events.store, folder, log }) : [];
+    exposePluginMetrics(registry, plugins, this.#deliveries);
   }
 
-  onApplicationShutdown(): void {
+  onApplicationBootstrap(): void {
+    for (const delivery of this.#deliveries) delivery.start();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    await Promise.all(this.#deliveries.map((delivery) => delivery.close()));
     this.#plugins.close();
   }
 }

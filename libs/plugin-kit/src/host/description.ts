@@ -34,12 +34,18 @@ export const pluginDescription = z.object({
   admission: z.array(z.object({ name, onFailure: z.enum(["refuse", "admit"]) })).max(16),
   filters: names,
   scores: names,
+  sinks: z
+    .array(
+      z.object({ name, types: z.array(text).max(64).optional(), from: z.enum(["now", "start"]) }),
+    )
+    .max(16),
   algorithms: names,
   environments: names,
   commands: z.array(z.object({ name, summary: text })).max(16),
 });
 
 export type PluginDescription = z.output<typeof pluginDescription>;
+export type SinkDescription = PluginDescription["sinks"][number];
 export type RouteDescription = z.output<typeof routeDescription>;
 
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -59,6 +65,9 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     }),
     filters: [...registry.filters.keys()],
     scores: [...registry.scores.keys()],
+    sinks: [...registry.sinks.values()].map(({ name, types, from = "now" }) => {
+      return { name, types: types && [...types], from };
+    }),
     algorithms: [...registry.algorithms.keys()],
     environments: [...registry.environments.keys()],
     commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),

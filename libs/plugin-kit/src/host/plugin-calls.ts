@@ -2,6 +2,7 @@ import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
 import { RequestFaults, type ValidationFault, validate } from "@heddle/contracts/validation";
 import { z } from "zod";
 import type { Registry } from "../loading/registry.ts";
+import type { SinkEvent } from "../points/events.ts";
 import type {
   AdmissionAnswer,
   AdmittedJob,
@@ -35,7 +36,13 @@ interface NodesCall {
   readonly nodes: readonly CandidateNode[];
 }
 
-export type PluginCall = RouteCall | AdmissionCall | NodesCall;
+interface EventsCall {
+  readonly point: "events";
+  readonly name: string;
+  readonly events: readonly SinkEvent[];
+}
+
+export type PluginCall = RouteCall | AdmissionCall | NodesCall | EventsCall;
 
 /** For each job of the call: the nodes that are excluded, and the scores, by position. */
 export type NodesAnswer = readonly {
@@ -58,6 +65,7 @@ export class PluginCalls {
   async call(call: PluginCall, signal: AbortSignal): Promise<unknown> {
     if (call.point === "route") return this.#answer(call, signal);
     if (call.point === "admission") return this.#review(call);
+    if (call.point === "events") return this.#deliver(call);
     return this.#nodes(call);
   }
 
@@ -97,6 +105,12 @@ export class PluginCalls {
     if (!rule) throw new Error(`there is no admission rule ${name}`);
     const answer: unknown = await rule.review(job, submission);
     return answer === undefined ? undefined : checked(admissionAnswer, answer, "its answer");
+  }
+
+  async #deliver({ name, events }: EventsCall): Promise<void> {
+    const sink = this.#registry.sinks.get(name);
+    if (!sink) throw new Error(`there is no event sink ${name}`);
+    await sink.deliver(events);
   }
 
   #nodes({ jobs, nodes }: NodesCall): NodesAnswer {

@@ -91,6 +91,7 @@ function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): Pl
       filter: (rule) => registry.addFilter(rule),
       score: (rule) => registry.addScore(rule),
     },
+    eventSinks: { add: (sink) => registry.addSink(sink) },
     environments: { add: (name, make) => registry.addEnvironment(name, make) },
     algorithms: { add: (name, algorithm) => registry.addAlgorithm(name, algorithm) },
     commands: { add: (verb) => registry.addCommand(verb) },

@@ -4,6 +4,7 @@ import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 import { z } from "zod";
 import type { Capability, Plugin } from "../plugin.ts";
 import type { CommandVerb } from "../points/commands.ts";
+import type { EventSink } from "../points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "../points/jobs.ts";
 import type { PluginRoute } from "../points/routes.ts";
 
@@ -21,6 +22,7 @@ export class Registry {
   readonly admission = new Map<string, AdmissionRule>();
   readonly filters = new Map<string, FilterRule>();
   readonly scores = new Map<string, ScoreRule>();
+  readonly sinks = new Map<string, EventSink>();
   readonly algorithms = new Map<string, PluginAlgorithm>();
   readonly environments = new Map<string, () => Environment>();
   readonly commands = new Map<string, CommandVerb>();
@@ -54,6 +56,16 @@ export class Registry {
 
   addScore(rule: ScoreRule): void {
     this.#add("scheduler", "score", this.scores, rule, "score");
+  }
+
+  addSink(sink: EventSink): void {
+    this.#add("eventSinks", "event sink", this.sinks, sink, "deliver");
+    const { name, types, from = "now" } = sink;
+    const isList = Array.isArray(types) && types.every((type) => typeof type === "string");
+    if (types !== undefined && !isList)
+      throw new Error(`the event sink ${name}: its types are a list of texts`);
+    if (from !== "now" && from !== "start")
+      throw new Error(`the event sink ${name}: \`from\` is now or start`);
   }
 
   addCommand(verb: CommandVerb): void {

@@ -1,6 +1,6 @@
-// holds: plugins-routes, plugins-refused
+// holds: plugins-routes, plugins-refused, plugins-sinks
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -54,10 +54,31 @@ export default { name: "wild", version: "1", apiVersion: 1, capabilities: ["rout
   add("/hang", () => { for (;;) {} });
 } };`;
 
+/** Its first delivery fails, and one later ends its process. */
+const LEDGER = `
+import { appendFileSync, existsSync, writeFileSync } from "node:fs";
+import { z } from "heddle/plugin-kit";
+export default { name: "ledger", version: "1", apiVersion: 1, capabilities: ["eventSinks"],
+  config: z.strictObject({ file: z.string() }),
+  setup({ eventSinks, config: { file } }) {
+    let deliveries = 0;
+    eventSinks.add({ name: "file", from: "start", deliver(events) {
+      if (++deliveries === 1) throw new Error("not yet");
+      for (const event of events) appendFileSync(file, JSON.stringify(event) + "\\n");
+      if (!existsSync(file + ".ended") && events.some(({ type }) => type === "KEY_CREATE")) {
+        writeFileSync(file + ".ended", "");
+        process.exit(1);
+      }
+    } });
+    eventSinks.add({ name: "keys", from: "start", types: ["KEY_REVOKE"],
+      deliver: (events) => appendFileSync(file + ".keys", events.map(({ type }) => type + "\\n").join("")) });
+  } };`;
+
 beforeAll(async () => {
   const write = (name: string, code: string) => writeFileSync(join(folder, name), code);
   write("notes.mjs", NOTES);
   write("wild.mjs", WILD);
+  write("ledger.mjs", LEDGER);
   write("old.mjs", 'export default { name: "old", version: "1", apiVersion: 0, setup() {} };');
   write("open.mjs", WILD.replace("permission: ", "allowed: ").replace('"wild"', '"open"'));
   const digest = `sha256:${"0".repeat(64)}`;
@@ -65,6 +86,7 @@ beforeAll(async () => {
     { from: "./notes.mjs", config: { greeting: "Hello" } },
     { from: "./notes.mjs", config: { greeting: "again" } },
     { from: "./wild.mjs" },
+    { from: "./ledger.mjs", config: { file: join(folder, "ledger") }, write: ["./"] },
     { from: "./old.mjs" },
     { from: "./open.mjs" },
     { from: "./notes.mjs", config: { greeting: 1, other: 2 } },
@@ -207,4 +229,32 @@ test("refused plugins are listed with the reason, and the master serves", async 
     expect.stringContaining('Unrecognized key: "plugin"'),
   ]);
   expect((await call("POST", "/open/exit", undefined, "")).status).toBe(404);
+});
+
+test("event sinks get every event in order, at least once, also after a restart", async () => {
+  const file = join(folder, "ledger");
+  const delivered = () =>
+    readFileSync(file, "utf8")
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as { type: string; sequence: string });
+  const created = () => delivered().filter(({ type }) => type === "KEY_CREATE").length;
+  await cluster.createKey({ scopes: ["jobs:read"] });
+  // Delivered twice: the process ended before it had answered.
+  await eventually(async () => created() >= 3, "keys are in the sink", 30_000);
+  await cluster.stop(cluster.master);
+  await cluster.startMaster();
+  const before = created();
+  const made = await cluster.request("POST", "/api/v1/keys", {
+    name: "later",
+    scopes: ["jobs:read"],
+  });
+  const { id } = (await made.json()) as { id: string };
+  await cluster.request("DELETE", `/api/v1/keys/${id}`);
+  await eventually(async () => created() > before, "the later key is in the sink", 30_000);
+  const places = [...new Set(delivered().map(({ sequence }) => Number(sequence)))];
+  expect(places).toEqual(Array.from({ length: places.length }, (_, at) => at));
+  const keys = () => readFileSync(`${file}.keys`, "utf8");
+  await eventually(async () => keys() === "KEY_REVOKE\n", "the other sink has one event");
+  await eventually(async () => (await cluster.metric("heddle_plugin_sink_lag")) < 5, "it follows");
 });

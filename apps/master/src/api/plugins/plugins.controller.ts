@@ -51,6 +51,7 @@ function viewPlugin(status: PluginStatus): PluginView {
     }),
     admission: admission.map((rule) => rule.name),
     scheduler: [...filters, ...scores],
+    event_sinks: (description?.sinks ?? []).map((sink) => sink.name),
     algorithms: description?.algorithms ?? [],
     environments: description?.environments ?? [],
     commands: description?.commands ?? [],

@@ -28,6 +28,7 @@ const pluginSchema = z
     ),
     admission: names.describe("Rules that review jobs before they are accepted."),
     scheduler: names.describe("Filters and scores of nodes."),
+    event_sinks: names,
     algorithms: names,
     environments: names,
     commands: z.array(z.object({ name: z.string(), summary: z.string() })),
