@@ -63,3 +63,34 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .option("--entry <file>", "of a .tlog-proof file: the entry that it proves")
     .action(lazy(async () => (await import("./commands/events-verify.ts")).verifyEvents));
 }
+
+/** Adds `heddle webhooks ...`. */
+export function addWebhooks(program: Command, lazy: Lazy): void {
+  const webhooks = program.command("webhooks").description("send events of the log to URLs");
+  webhooks
+    .command("create")
+    .description("send the events from now on to a URL, and print the secret")
+    .argument("<url>", "the URL")
+    .option("--types <types>", "types of events (default: all)")
+    .option("--project <name>", "only events of that project")
+    .action(lazy(async () => (await import("./commands/webhooks.ts")).createWebhook));
+  webhooks
+    .command("list")
+    .description("show the webhooks")
+    .action(lazy(async () => (await import("./commands/webhooks.ts")).listWebhooks));
+  webhooks
+    .command("remove")
+    .description("remove a webhook")
+    .argument("<id>", "its id")
+    .action(lazy(async () => (await import("./commands/webhooks.ts")).removeWebhook));
+  webhooks
+    .command("rotate")
+    .description("print a new secret; for a day both sign")
+    .argument("<id>", "its id")
+    .action(lazy(async () => (await import("./commands/webhooks.ts")).rotateWebhook));
+  webhooks
+    .command("retry")
+    .description("send the events again that were given up")
+    .argument("<id>", "its id")
+    .action(lazy(async () => (await import("./commands/webhooks.ts")).retryWebhook));
+}

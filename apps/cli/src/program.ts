@@ -3,7 +3,7 @@ import { Command, Option } from "commander";
 import { addAccess } from "./access-verbs.ts";
 import { addAuth } from "./auth-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
-import { addEvents } from "./event-verbs.ts";
+import { addEvents, addWebhooks } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 import { addLimits, addUsage } from "./limit-verbs.ts";
@@ -43,6 +43,7 @@ export function makeProgram(lazy: Lazy): Command {
   addCluster(program, lazy);
   addJobs(program, lazy);
   addEvents(program, lazy);
+  addWebhooks(program, lazy);
   addPlugins(program, lazy);
   hintAtHelp(program, program.name());
   return program;

@@ -9,6 +9,7 @@ import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
 import { Settings } from "./resources/cluster/settings.ts";
 import { UsageResource } from "./resources/cluster/usage.ts";
+import { Webhooks } from "./resources/cluster/webhooks.ts";
 import { Workers } from "./resources/cluster/workers.ts";
 import { Batches } from "./resources/inference/batches.ts";
 import { Chat } from "./resources/inference/chat.ts";
@@ -36,6 +37,7 @@ export class Heddle {
   readonly queues: Queues;
   readonly projects: Projects;
   readonly events: Events;
+  readonly webhooks: Webhooks;
   readonly cluster: Cluster;
   readonly settings: Settings;
   readonly plugins: Plugins;
@@ -65,6 +67,7 @@ export class Heddle {
     this.queues = new Queues(transport);
     this.projects = new Projects(transport);
     this.events = new Events(transport);
+    this.webhooks = new Webhooks(transport);
     this.cluster = new Cluster(transport);
     this.settings = new Settings(transport);
     this.plugins = new Plugins(transport);

@@ -22,6 +22,7 @@ export const EVENT_TYPES = {
   LIMITS_CHANGE: "Limits of a key, a project or a model were changed.",
   QUOTA_CHANGE: "The quota of a project was changed.",
   QUEUE_CHANGE: "A queue was changed.",
+  WEBHOOK_CHANGE: "A webhook was created or removed, or got another secret.",
   SETTING_CHANGE: "A setting of the cluster was changed.",
   ROLE_CHANGE: "A role was changed or removed.",
   ACCESS_GRANT: "A role was given.",

@@ -104,6 +104,8 @@ export function emptyState(): ControlState {
     roles: new Map(),
     bindings: new Map(),
     access: new Map(),
+    webhooks: new Map(),
+    webhookProgress: new Map(),
     eventNames: new Map(),
     eventStreams: new Map(),
     cluster: new Map(),

@@ -3,6 +3,7 @@ import type { LimitedKind } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessCommand } from "./access/records.ts";
 import type { AuditCommand } from "./audit/records.ts";
+import type { WebhookCommand } from "./audit/webhook-records.ts";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
 import type {
@@ -23,7 +24,8 @@ export type ControlCommand =
   | AuditCommand
   | CatalogCommand
   | DocumentsCommand
-  | JobsCommand;
+  | JobsCommand
+  | WebhookCommand;
 
 /** The same as a log holds it, in the present or an earlier form. */
 export type LoggedCommand =
@@ -31,7 +33,8 @@ export type LoggedCommand =
   | AuditCommand
   | CatalogCommand
   | DocumentsCommand
-  | LoggedJobsCommand;
+  | LoggedJobsCommand
+  | WebhookCommand;
 
 /** Changes of keys and models. */
 export type CatalogCommand =

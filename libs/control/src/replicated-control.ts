@@ -10,6 +10,7 @@ import {
   raisedEvent,
 } from "./audit/derived-events.ts";
 import type { AuditContext } from "./audit/records.ts";
+import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
   NEWEST_VERSION,
@@ -296,6 +297,11 @@ export class ReplicatedControl {
       return version < RECORDS_EVENTS
         ? this.#unknown(command.type)
         : changeAudit(this.state, command);
+    }
+    if (isWebhookCommand(command)) {
+      return version < RECORDS_EVENTS
+        ? this.#unknown(command.type)
+        : changeWebhook(this.state, command);
     }
     if (!isDocumentsCommand(command)) return apply(this.state, command);
     return version < STORES_DOCUMENTS

@@ -3,6 +3,7 @@ import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessPolicyRecord, RoleRecord, SubjectRecord } from "./access/records.ts";
 import type { EventName } from "./audit/records.ts";
+import type { WebhookProgress, WebhookRecord } from "./audit/webhook-records.ts";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
 import type { MasterUsage } from "./usage-sum.ts";
@@ -38,6 +39,10 @@ export interface ControlState extends JobsState {
   readonly bindings: Map<string, SubjectRecord>;
   /** The access policy; its defaults hold while it is absent. */
   readonly access: Map<"policy", AccessPolicyRecord>;
+  /** Where events are sent, by id. */
+  readonly webhooks: Map<string, WebhookRecord>;
+  /** How far each of them is. */
+  readonly webhookProgress: Map<string, WebhookProgress>;
   /** Clients' events that were logged, by a hash of their names. */
   readonly eventNames: Map<string, EventName>;
   /** The last revision of each stream of clients' events, by project and name. */

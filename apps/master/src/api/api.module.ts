@@ -22,6 +22,7 @@ import { ClientEventsController } from "./events/client-events.controller.ts";
 import { EventLogController } from "./events/event-log.controller.ts";
 import { EventProofsController } from "./events/event-proofs.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
+import { WebhooksController } from "./events/webhooks.controller.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
 import { JobAdmission } from "./jobs/job-admission.ts";
 import { JobList } from "./jobs/job-list.ts";
@@ -65,6 +66,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     ClientEventsController,
     EventLogController,
     EventProofsController,
+    WebhooksController,
     QuotasController,
     WorkersController,
     BackupController,

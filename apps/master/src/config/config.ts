@@ -33,6 +33,8 @@ export interface MasterConfig {
   readonly limitsRedisPasswordFile: string | undefined;
   /** Plugins of this master: files, folders, packages, and lists of them that end in `.json`. */
   readonly plugins: readonly string[];
+  /** Hosts that webhooks may call though they are not public, or without TLS. */
+  readonly webhookHosts: readonly string[];
   /** `sync`: a model is called only when that is in the event log. */
   readonly auditMode: "async" | "sync";
   /** This master's name in the cluster. */
@@ -156,6 +158,11 @@ const SETTINGS = {
   "limits-redis-password-file": ["HEDDLE_LIMITS_REDIS_PASSWORD_FILE", "", "its password"],
   "moderation-judge": ["HEDDLE_MODERATION_JUDGE", "", "the model that moderation-judge asks"],
   plugins: ["HEDDLE_PLUGINS", "", "plugins: files, folders, packages, lists of them (.json)"],
+  "webhook-hosts": [
+    "HEDDLE_WEBHOOK_HOSTS",
+    "",
+    "hosts of webhooks that are not public, or lack TLS",
+  ],
   "audit-mode": [
     "HEDDLE_AUDIT_MODE",
     "async",
@@ -289,6 +296,7 @@ function keyFilesOf(given: (name: SettingName) => string | undefined) {
 function addedBy(given: (name: SettingName) => string | undefined) {
   return {
     plugins: (given("plugins") ?? "").split(",").filter(Boolean),
+    webhookHosts: (given("webhook-hosts") ?? "").split(",").filter(Boolean),
     limitsRedis: given("limits-redis"),
     limitsRedisPasswordFile: given("limits-redis-password-file"),
   };

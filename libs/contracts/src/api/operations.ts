@@ -6,6 +6,7 @@ import { clusterOperations } from "./cluster.ts";
 import { completionOperations } from "./completions.ts";
 import { embeddingOperations } from "./embeddings.ts";
 import { eventLogOperations } from "./events/log.ts";
+import { webhookOperations } from "./events/webhooks.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
 import { batchOperations } from "./inference/batches.ts";
@@ -45,6 +46,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   jobs: jobOperations,
   events: eventOperations,
   eventLog: eventLogOperations,
+  webhooks: webhookOperations,
   projects: projectOperations,
   queues: queueOperations,
   workers: workerOperations,

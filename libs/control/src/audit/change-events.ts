@@ -150,6 +150,17 @@ const RULES: Rules = {
     project: name,
     data: { weight, quota },
   }),
+  "webhook.set": ({ id, webhook }) => ({
+    type: "WEBHOOK_CHANGE",
+    subject: `webhooks/${id}`,
+    project: webhook.project,
+    data: { host: new URL(webhook.url).host, secret: webhook.secret },
+  }),
+  "webhook.remove": ({ id }) => ({
+    type: "WEBHOOK_CHANGE",
+    subject: `webhooks/${id}`,
+    data: { removed: true },
+  }),
   "queue.set": ({ queue }) => ({
     type: "QUEUE_CHANGE",
     subject: `queues/${queue.name}`,

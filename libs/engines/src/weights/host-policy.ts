@@ -1,6 +1,6 @@
-import { type LookupAddress, type LookupOptions, lookup } from "node:dns";
-import { BlockList, isIP, type LookupFunction } from "node:net";
+import { isIP } from "node:net";
 import { isLoopback } from "@heddle/base/network-address";
+import { checkedLookup, isPublicAddress } from "@heddle/base/public-address";
 import { PermanentFault } from "./source-fault.ts";
 
 /** Hosts that weights may come from where the operator names no others. */
@@ -33,32 +33,14 @@ export class HostPolicy {
     if (url.protocol !== "https:" && !plainLoopback) {
       throw new PermanentFault(`${url.protocol}// is not allowed for ${host}; use https://`);
     }
-    if (isIP(host) && !this.#explicit.has(host)) checkAddress(host, host);
+    const fault = isIP(host) && !this.#explicit.has(host) ? addressFault(host, host) : undefined;
+    if (fault) throw fault;
   }
 
-  /**
-   * Resolves a host as node:http asks, refusing addresses within a private network. The connection
-   * goes to the address that was checked, so a name cannot change its mind in between.
-   */
-  readonly lookup: LookupFunction = (hostname, options, callback) => {
-    const all: LookupOptions & { all: true } = { ...options, all: true };
-    lookup(hostname, all, (error, addresses) => {
-      const refusal = error ?? this.#refusalOf(hostname, addresses);
-      const [first] = addresses ?? [];
-      if (refusal || !first) return callback(refusal ?? new Error("no address"), "", 0);
-      return options.all ? callback(null, addresses) : callback(null, first.address, first.family);
-    });
-  };
-
-  #refusalOf(hostname: string, addresses: readonly LookupAddress[]): Error | undefined {
-    if (this.#explicit.has(hostname.toLowerCase())) return undefined;
-    try {
-      for (const { address } of addresses) checkAddress(hostname, address);
-      return undefined;
-    } catch (error) {
-      return error as Error;
-    }
-  }
+  /** Refuses addresses within a private network, but of hosts that the operator listed. */
+  readonly lookup = checkedLookup((host, address) =>
+    this.#explicit.has(host.toLowerCase()) ? undefined : addressFault(host, address),
+  );
 }
 
 function hostOf(url: URL): string {
@@ -69,43 +51,9 @@ function matches(pattern: string, host: string): boolean {
   return pattern.startsWith("*.") ? host.endsWith(pattern.slice(1)) : host === pattern;
 }
 
-function checkAddress(host: string, address: string): void {
-  if (!NOT_PUBLIC.check(address, isIP(address) === 6 ? "ipv6" : "ipv4")) return;
-  throw new PermanentFault(
+function addressFault(host: string, address: string): PermanentFault | undefined {
+  if (isPublicAddress(address)) return undefined;
+  return new PermanentFault(
     `${host} is at ${address}, which is not a public address; add the host itself to the allowed hosts if that is meant`,
   );
-}
-
-/** Special-purpose ranges of IANA's registries (RFC 6890), clouds' metadata services among them. */
-const NOT_PUBLIC = new BlockList();
-for (const range of [
-  "0.0.0.0/8",
-  "10.0.0.0/8",
-  "100.64.0.0/10",
-  "127.0.0.0/8",
-  "169.254.0.0/16",
-  "172.16.0.0/12",
-  "192.0.0.0/24",
-  "192.0.2.0/24",
-  "192.88.99.0/24",
-  "192.168.0.0/16",
-  "198.18.0.0/15",
-  "198.51.100.0/24",
-  "203.0.113.0/24",
-  "224.0.0.0/4",
-  "240.0.0.0/4",
-  "::/127",
-  "64:ff9b::/96",
-  "64:ff9b:1::/48",
-  "100::/64",
-  "2001::/23",
-  "2001:db8::/32",
-  "2002::/16",
-  "fc00::/7",
-  "fe80::/10",
-  "fec0::/10",
-  "ff00::/8",
-]) {
-  const [net = "", bits] = range.split("/");
-  NOT_PUBLIC.addSubnet(net, Number(bits), net.includes(":") ? "ipv6" : "ipv4");
 }

@@ -85,6 +85,17 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     ({ events }) => events.consistency(0, 1),
   ],
   "events.export": ["GET /api/v1/events/log/export", ({ events }) => events.export()],
+  "webhooks.create": [
+    "POST /api/v1/webhooks",
+    ({ webhooks }) => webhooks.create({ url: "https://hooks.example.com/x" }),
+  ],
+  "webhooks.list": ["GET /api/v1/webhooks", ({ webhooks }) => webhooks.list()],
+  "webhooks.remove": ["DELETE /api/v1/webhooks/:id", ({ webhooks }) => webhooks.remove("a b")],
+  "webhooks.rotateSecret": [
+    "POST /api/v1/webhooks/:id/rotate",
+    ({ webhooks }) => webhooks.rotateSecret("a b"),
+  ],
+  "webhooks.retry": ["POST /api/v1/webhooks/:id/retry", ({ webhooks }) => webhooks.retry("a b")],
   "limits.list": ["GET /api/v1/limits", ({ limits }) => limits.list().page()],
   "limits.get": ["GET /api/v1/limits/:kind/:name", ({ limits }) => limits.get("key", "a b")],
   "limits.set": ["PUT /api/v1/limits/:kind/:name", ({ limits }) => limits.set("key", "a b", {})],

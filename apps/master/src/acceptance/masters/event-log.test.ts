@@ -1,8 +1,11 @@
-// holds: events-signed, events-logged-once, events-projects, events-changed-byte
+// holds: events-webhooks, events-signed, events-logged-once, events-projects, events-changed-byte
 // holds: events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
 
-import { randomUUID } from "node:crypto";
+import { createHmac, randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
@@ -28,7 +31,7 @@ const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }
 let group: MasterGroup;
 
 beforeAll(async () => {
-  group = new MasterGroup(3, ["--snapshot-entries", "40"]);
+  group = new MasterGroup(3, ["--snapshot-entries", "40", "--webhook-hosts", "127.0.0.1"]);
   await group.startAll();
   await group.leader();
   await eventually(async () => (await all(FIRST)).length > 0);
@@ -273,6 +276,52 @@ describe("event log of three masters", () => {
     expect(verified.end).toBe(await signed());
     const { hashes } = await events.consistency(old, verified.end);
     expect(hashes.length).toBeGreaterThan(0);
+  });
+
+  it("webhooks get each event, signed, also after a refusal and another leader", async () => {
+    const taken = new Map<string, LogEvent>();
+    let [secret, refusals] = ["", 1];
+    const receiver = createServer((request, response) => {
+      let body = "";
+      request.setEncoding("utf8").on("data", (text) => {
+        body += text;
+      });
+      request.on("end", () => {
+        const { headers } = request;
+        const [id, time] = [String(headers["webhook-id"]), String(headers["webhook-timestamp"])];
+        const key = Buffer.from(secret.replace("whsec_", ""), "base64");
+        const sum = createHmac("sha256", key).update(`${id}.${time}.${body}`).digest("base64");
+        const isSigned = headers["webhook-signature"] === `v1,${sum}`;
+        const isTaken = isSigned && refusals-- <= 0;
+        if (isTaken) taken.set(id, JSON.parse(body));
+        response.writeHead(isTaken ? 204 : 500).end();
+      });
+    });
+    await once(receiver.listen(0, "127.0.0.1"), "listening");
+    try {
+      const { port } = receiver.address() as AddressInfo;
+      const { webhooks } = onMaster(FIRST);
+      for (const url of ["http://169.254.169.254/x", "https://10.0.0.1/x", "http://example.com"]) {
+        await expect(webhooks.create({ url }), url).rejects.toMatchObject({ status: 400 });
+      }
+      const types = ["KEY_CREATE"];
+      const created = await webhooks.create({ url: `http://127.0.0.1:${port}/hook`, types });
+      secret = created.secret;
+      expect(JSON.stringify(await webhooks.list())).not.toContain(secret);
+      for (let i = 0; i < 5; i++) await group.createKey(NAMES[i % 3]!, `hooked-${i}`);
+      await eventually(() => taken.size >= 4);
+      const leader = await group.leader();
+      await group.end(leader, "SIGKILL");
+      const rest = NAMES.filter((name) => name !== leader);
+      await group.createKey(rest[0]!, "hooked-5");
+      const names = () => [...taken.values()].map(({ data }) => data["name"]).sort();
+      await eventually(() => names().length === 6);
+      expect(names()).toEqual([0, 1, 2, 3, 4, 5].map((number) => `hooked-${number}`));
+      await group.start(leader);
+      await onMaster(rest[0]!).webhooks.remove(created.id);
+    } finally {
+      receiver.close();
+    }
   });
 
   it("kill -9 of all masters at once leaves no gap, and a replay repeats nothing", async () => {

@@ -10,7 +10,11 @@ import { nodeStorageFiles } from "@heddle/storage/storage-files";
 /** Events that may wait for the disk before commands are applied more slowly. */
 const MAX_PENDING_BYTES = 8 * 2 ** 20;
 
-/** What the recorder reads of the replicated state. */
+/** Events gather for one write for this long, or up to this size: the log can make them again. */
+const GATHER_MS = 100;
+const GROUP_BYTES = 256 * 1024;
+
+/** What the writer reads of the replicated state. */
 type Counted = Pick<ReplicatedControl, "derived" | "eventCount" | "logTimeMs" | "index" | "state">;
 
 /**
@@ -25,7 +29,11 @@ export class EventLogWriter {
   #next: number;
   #count = 0;
   #pendingBytes = 0;
-  #written: Promise<unknown> = Promise.resolve();
+  /** Not given to the event log yet. */
+  #gathered: Uint8Array[] = [];
+  #gatheredBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #written: Promise<void> = Promise.resolve();
   readonly #checkpoints = new SerialQueue();
   #note: unknown;
   #isClosed = false;
@@ -92,28 +100,30 @@ export class EventLogWriter {
     if (first !== this.#next) return;
     const lacking = entries.slice(0, this.missing);
     if (lacking.length > 0) this.#append(lacking);
-    await this.#written;
+    await this.flushed();
   }
 
   /** Undefined, or a wait while too much is on its way to the disk. */
-  room(): Promise<unknown> | undefined {
-    return this.#pendingBytes > MAX_PENDING_BYTES ? this.#written : undefined;
+  room(): Promise<void> | undefined {
+    return this.#pendingBytes > MAX_PENDING_BYTES ? this.flushed() : undefined;
   }
 
   /** Resolves when all events taken so far are on the disk. */
-  async flushed(): Promise<void> {
-    await this.#written;
+  flushed(): Promise<void> {
+    this.#flush();
+    return this.#written;
   }
 
   /** Resolves when the events that the state counts now can be read. */
   async awaitCounted(signal?: AbortSignal): Promise<void> {
     const count = this.#count;
+    this.#flush();
     if (this.store.size < count) await this.store.grownBeyond(count - 1, signal);
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    await this.#written;
+    await this.flushed();
     await this.#checkpoints.idle();
     await this.store.close();
   }
@@ -122,6 +132,19 @@ export class EventLogWriter {
     const bytes = entries.reduce((sum, { byteLength }) => sum + byteLength, 0);
     this.#next += entries.length;
     this.#pendingBytes += bytes;
+    this.#gatheredBytes += bytes;
+    for (const entry of entries) this.#gathered.push(entry);
+    if (this.#gatheredBytes >= GROUP_BYTES) this.#flush();
+    else this.#timer ??= setTimeout(() => this.#flush(), GATHER_MS).unref();
+  }
+
+  #flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#gathered.length === 0) return;
+    const [entries, bytes] = [this.#gathered, this.#gatheredBytes];
+    this.#gathered = [];
+    this.#gatheredBytes = 0;
     this.#written = this.store.append(entries).then(
       () => {
         this.#pendingBytes -= bytes;

@@ -9,20 +9,34 @@ import {
   type OnApplicationShutdown,
 } from "@nestjs/common";
 import { Registry } from "prom-client";
-import { LOGGER } from "../../config/config.module.ts";
-import { CREDENTIALS } from "../control-plane.module.ts";
+import { LOGGER, MASTER_CONFIG } from "../../config/config.module.ts";
+import type { MasterConfig } from "../../config/config.ts";
+import { CREDENTIALS, PEPPER } from "../control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane.ts";
 import { MasterPeers } from "../master-peers.ts";
 import { CheckpointSigner } from "./checkpoint-signer.ts";
 import { EventCatchUp } from "./event-catch-up.ts";
 import { EventEntriesController } from "./event-entries.controller.ts";
+import { WebhookDelivery } from "./webhook-delivery.ts";
+import { WebhookHosts } from "./webhook-post.ts";
 
 /** The event log of this master: what it lacks, its checkpoints, and what others read of it. */
 @Global()
-@Module({ controllers: [EventEntriesController] })
+@Module({
+  controllers: [EventEntriesController],
+  providers: [
+    {
+      provide: WebhookHosts,
+      inject: [MASTER_CONFIG],
+      useFactory: ({ webhookHosts }: MasterConfig) => new WebhookHosts(webhookHosts),
+    },
+  ],
+  exports: [WebhookHosts],
+})
 export class EventLogModule implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #catchUp: EventCatchUp | undefined;
   readonly #signer: CheckpointSigner | undefined;
+  readonly #webhooks: WebhookDelivery | undefined;
   readonly #peers: MasterPeers;
 
   constructor(
@@ -30,6 +44,8 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     @Inject(CREDENTIALS) credentials: NodeCredentials,
     @Inject(LOGGER) log: Logger,
     @Inject(Registry) registry: Registry,
+    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(WebhookHosts) hosts: WebhookHosts,
   ) {
     const { events } = control;
     this.#peers = new MasterPeers(control, credentials);
@@ -37,10 +53,14 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     const catchUp = new EventCatchUp({ control, events, peers: this.#peers, log });
     this.#catchUp = catchUp;
     this.#signer = new CheckpointSigner(control, events, log);
+    const webhooks = new WebhookDelivery({ control, events, pepper, hosts, log });
+    this.#webhooks = webhooks;
     const figures = [
       ["_total", "counter", "Events of the event log.", () => events.store.size],
       ["_missing", "gauge", "Events that this master lacks.", () => events.missing],
       ["_fetched_total", "counter", "Events fetched from others.", () => catchUp.fetched],
+      ["_webhooks_sent_total", "counter", "Events taken by webhooks.", () => webhooks.counts.sent],
+      ["_webhooks_failed_total", "counter", "Attempts that failed.", () => webhooks.counts.failed],
     ] as const;
     for (const [suffix, type, help, read] of figures) {
       new ReadMetric(registry, { name: `heddle_events${suffix}`, type, help }, () => [
@@ -53,11 +73,13 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     this.#catchUp?.check();
     void this.#catchUp?.run();
     void this.#signer?.run();
+    void this.#webhooks?.run();
   }
 
   onApplicationShutdown(): void {
     this.#catchUp?.close();
     this.#signer?.close();
+    this.#webhooks?.close();
     this.#peers.close();
   }
 }

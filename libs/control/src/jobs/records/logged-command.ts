@@ -1,5 +1,6 @@
 import type { AccessCommand } from "../../access/records.ts";
 import type { AuditCommand } from "../../audit/records.ts";
+import type { WebhookCommand } from "../../audit/webhook-records.ts";
 import { STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CatalogCommand, ControlCommand, LoggedCommand } from "../../command.ts";
 import type { DocumentsCommand } from "../../documents/records.ts";
@@ -51,7 +52,8 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
         | AccessCommand
         | AuditCommand
         | CatalogCommand
-        | DocumentsCommand;
+        | DocumentsCommand
+        | WebhookCommand;
   }
 }
 
