@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { Command, Option } from "commander";
+import { Argument, Command, Option } from "commander";
 import { addAccess } from "./access-verbs.ts";
 import { addAuth } from "./auth-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
@@ -45,6 +45,11 @@ export function makeProgram(lazy: Lazy): Command {
   addEvents(program, lazy);
   addWebhooks(program, lazy);
   addPlugins(program, lazy);
+  program
+    .command("completion")
+    .description("print the script that completes commands in a shell")
+    .addArgument(new Argument("<shell>", "shell").choices(["bash", "zsh", "fish"]))
+    .action(lazy(async () => (await import("./commands/completion.ts")).printCompletion));
   hintAtHelp(program, program.name());
   return program;
 }

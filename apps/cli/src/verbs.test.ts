@@ -95,6 +95,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
 /** Those that ask no cluster, or ask it without a key. */
 const WITHOUT_CLUSTER = [
   "up",
+  "completion",
   "auth login",
   "auth logout",
   "auth token",
