@@ -47,6 +47,7 @@ function takeRecords(
   if (length > MAX_RECORDS) {
     return refuse("invalid_value", `a command has at most ${MAX_RECORDS} records, got ${length}`);
   }
+  if (!batch) return ACCEPTED;
   const name = `batch:${master}` as const;
   const [process, last] = String(cluster.get(name) ?? "").split(" ");
   if (process === batch.process && batch.number <= Number(last))

@@ -53,8 +53,8 @@ export type AuditCommand =
       readonly type: "audit.record";
       readonly atMs: number;
       readonly master: string;
-      /** Which command of which process of the master: it is applied once. */
-      readonly batch: { readonly process: string; readonly number: number };
+      /** Which gathered command of which process: it is applied once. Absent: it is never sent again. */
+      readonly batch?: { readonly process: string; readonly number: number } | undefined;
       readonly records: readonly AuditRecord[];
       /** Calls since the last command that were not kept, as the queue was full. */
       readonly dropped?: number | undefined;

@@ -1,9 +1,9 @@
-// holds: events-webhooks, events-signed, events-logged-once, events-projects, events-changed-byte
+// holds: events-webhooks, events-audit-sync, events-lost-alone, events-signed, events-logged-once, events-projects, events-changed-byte
 // holds: events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
 
 import { createHmac, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -31,7 +31,9 @@ const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }
 let group: MasterGroup;
 
 beforeAll(async () => {
-  group = new MasterGroup(3, ["--snapshot-entries", "40", "--webhook-hosts", "127.0.0.1"]);
+  const flags = ["--snapshot-entries", "40", "--webhook-hosts", "127.0.0.1"];
+  const sync = { env: { HEDDLE_AUDIT_MODE: "sync" } };
+  group = new MasterGroup(3, flags, (name) => (name === THIRD ? sync : {}));
   await group.startAll();
   await group.leader();
   await eventually(async () => (await all(FIRST)).length > 0);
@@ -346,6 +348,21 @@ describe("event log of three masters", () => {
     expect(names.filter((name) => added.includes(String(name))).sort()).toEqual(added.sort());
   });
 
+  it("in the mode sync a model is called only when that is committed", async () => {
+    const path = "/api/v1/chat/completions";
+    const made = await call(THIRD, ["POST", path, CHAT], {
+      type: "DATA_ACCESS",
+      result: "started",
+    });
+    const ofCall = async () => (await all(THIRD)).filter(({ requestid }) => requestid === made.id);
+    expect(await ofCall()).toMatchObject([{ type: "DATA_ACCESS", result: "started" }]);
+    await Promise.all([FIRST, SECOND].map((name) => group.end(name, "SIGKILL")));
+    const refused = await group.request(THIRD, "POST", path, CHAT);
+    expect(refused.status).toBe(503);
+    await group.startMissing();
+    expect(await ofCall()).toHaveLength(1);
+  });
+
   it("a master that lost its events, or all, fetches them from the others", async () => {
     const before = await agreed();
     await group.end(THIRD, "SIGKILL");
@@ -375,5 +392,29 @@ describe("event log of three masters", () => {
     rmSync(folder, { recursive: true });
     await group.start(SECOND);
     expectNoGap(await agreed());
+  });
+});
+
+describe("event log of a lone master", () => {
+  let lone: MasterGroup;
+  beforeAll(async () => {
+    lone = new MasterGroup(1, ["--snapshot-entries", "5"]);
+    await lone.startAll();
+  });
+  afterAll(() => lone?.close());
+
+  it("does not start without events that no other master has", async () => {
+    const [name = ""] = lone.names;
+    for (let i = 0; i < 12; i++) await lone.createKey(name, `k${i}`);
+    await lone.change(name, "POST", "/api/v1/cluster/snapshot");
+    await lone.end(name, "SIGTERM");
+    const folder = join(lone.directory(name), "events");
+    renameSync(folder, `${folder}.away`);
+    await expect(lone.start(name)).rejects.toThrow(/events are missing.*heddle cluster recover/s);
+    rmSync(folder, { recursive: true, force: true });
+    renameSync(`${folder}.away`, folder);
+    await lone.start(name);
+    const reply = await lone.request(name, "GET", "/api/v1/events/log?type=KEY_CREATE");
+    expect(((await reply.json()) as LogEventPage).data.length).toBeGreaterThanOrEqual(12);
   });
 });

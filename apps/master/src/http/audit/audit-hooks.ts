@@ -1,3 +1,4 @@
+import { toAppError } from "@heddle/base/errors";
 import type { AuditContext, AuditRecord } from "@heddle/control/audit/records";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { MasterConfig } from "../../config/config.ts";
@@ -40,7 +41,11 @@ export function auditCalls(
     const recorded = trail.recordNow({ ...record, subject: "models" });
     recorded.then(
       () => duringCall(call, done),
-      (error: Error) => done(error),
+      (error: Error) => {
+        // The refusal is recorded, unless the call itself may be.
+        call.isLogged = toAppError(error).code === "outcome_unknown";
+        done(error);
+      },
     );
   });
 }

@@ -17,6 +17,7 @@ class UnsureControl extends VolatileControl {
   readonly events = {} as EventLogWriter;
   readonly proposed: Recorded[] = [];
   readonly faults: ("before" | "after")[] = [];
+  readonly eventsBefore = Number(this.state.cluster.get("events") ?? 0);
 
   override async propose(command: ControlCommand) {
     const fault = this.faults.shift();
@@ -86,4 +87,16 @@ test("recorded calls: denied calls beyond 100 a second are counted only", async 
   expect([trail.waiting, trail.counts.dropped]).toEqual([100, 50]);
   await trail.onApplicationShutdown();
   expect(control.proposed).toMatchObject([{ dropped: 50 }]);
+});
+
+test("recorded calls: one that must be recorded now does not displace gathered ones", async () => {
+  const control = new UnsureControl();
+  control.faults.push("before");
+  const trail = trailOn(control);
+  for (let i = 0; i < 256; i++) trail.record(record("access"));
+  await trail.recordNow(record("access")).catch(() => trail.recordNow(record("access")));
+  await eventually(() => trail.waiting === 0 && trail.counts.recorded === 257);
+  const events = control.proposed.map(({ records }) => records.length).sort((a, b) => a - b);
+  expect(events).toEqual([1, 256]);
+  expect(control.state.cluster.get("events")).toBe(control.eventsBefore + 257);
 });

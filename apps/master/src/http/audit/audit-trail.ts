@@ -67,7 +67,10 @@ export class AuditTrail implements OnApplicationShutdown {
   async recordNow(record: AuditRecord): Promise<void> {
     const { control } = this.#parts;
     if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
-    await propose(control, this.#command([record]));
+    const { master } = this.#parts;
+    // Without a number: it may be applied before one with an earlier number that is sent again.
+    const command = { type: "audit.record", atMs: Date.now(), master, records: [record] } as const;
+    await propose(control, command);
     this.counts.recorded++;
   }
 
