@@ -123,6 +123,68 @@ test.concurrent.for(ENDINGS)(
   },
 );
 
+const ODD_ANSWERS = [
+  ["a getter that throws", "return { get ok() { throw new Error('no'); } };"],
+  ["nothing", "return undefined;"],
+  ["a thrown text", "throw 'text';"],
+  ["a thrown nothing", "throw undefined;"],
+  ["endless recursion", "const again = () => again() + 1; return again();"],
+  [
+    "an error of a strange code",
+    "throw Object.assign(new Error('x'), { name: 'AppError', code: 'nonsense' });",
+  ],
+] as const;
+
+test.concurrent.for(ODD_ANSWERS)(
+  "%s as an answer is a fault of the call alone",
+  async ([, body]) => {
+    const plug = await start(
+      plugin(`if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`),
+    );
+    await expect(call(plug)).rejects.toMatchObject({ code: "server_error" });
+    expect(await call(plug)).toBe('{"ok":true}');
+    expect(plug.status()).toMatchObject({ state: "ready", restarts: 0, faults: { threw: 1 } });
+  },
+);
+
+const TAMPERING = [
+  [
+    "prints without end",
+    "const print = () => { for (let i = 0; i < 1000; i++) console.log('x'.repeat(500)); setImmediate(print); }; print(); return { ok: true };",
+  ],
+  [
+    "sends odd messages",
+    "for (const type of ['result', 'item', 'end', 'failed', 'pong', 'x']) process.channel?.constructor; process.emit('message', { type: 'more', id: 99, count: 1e9 }); return { ok: true };",
+  ],
+  [
+    "removes the listeners of messages",
+    "process.removeAllListeners('message'); return { ok: true };",
+  ],
+  ["leaves its parent", "process.disconnect(); return { ok: true };"],
+  [
+    "replaces what others use",
+    "Promise.prototype.then = () => {}; Map.prototype.get = () => undefined; return { ok: true };",
+  ],
+  [
+    "loops in promises",
+    "const spin = () => Promise.resolve().then(spin); spin(); return { ok: true };",
+  ],
+] as const;
+
+test.concurrent.for(TAMPERING)(
+  "a plugin that %s harms only itself",
+  { timeout: 60_000 },
+  async ([, body]) => {
+    const plug = await start(
+      plugin(`if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`),
+    );
+    await call(plug).catch(() => undefined);
+    const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
+    const isNew = () => plug.status().restarts > 0 && plug.state === "ready";
+    await eventually(async () => isNew() || (await answers()), "it is there again", 50_000);
+  },
+);
+
 test("a plugin may not read other files, signal others or start processes", async () => {
   const file = join(secret, "key");
   const tries = {
@@ -207,7 +269,7 @@ function routeOf(field: string): string {
   return `routes.add({ method: "GET", path: "/x", summary: "S.", handle: () => 1, ${field} });`;
 }
 
-test.for(REFUSALS)(
+test.concurrent.for(REFUSALS)(
   "refused with the reason: %s",
   { timeout: 30_000 },
   async ([reason, file, settings]) => {

@@ -12,11 +12,13 @@ const send = (message: FromPlugin): void => {
 };
 // Plugins have no way to the parent but their answers, and end no process but this one.
 process.send = undefined as never;
+const kill = process.kill.bind(process);
 process.kill = ((pid: number) => {
   if (pid === process.pid) process.exit(1);
   throw new Error("a plugin may not send signals to other processes");
 }) as typeof process.kill;
-process.once("disconnect", () => process.exit(0));
+// Without its parent it must end, whatever handlers of the plugin would do at an exit.
+process.once("disconnect", () => kill(process.pid, "SIGKILL"));
 
 let calls: PluginCalls | undefined;
 const running = new Map<number, AbortController>();

@@ -1,4 +1,5 @@
 import { type ChildProcess, fork } from "node:child_process";
+import { setPriority } from "node:os";
 import { extname } from "node:path";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
@@ -19,6 +20,7 @@ const START_MS = 25_000;
 const PING_MS = 1_000;
 /** Pings without an answer after which its loop counts as blocked. */
 const MISSED_PINGS = 5;
+const NICENESS = 5;
 /** Events of a stream on their way. */
 const CREDITS = 32;
 const LINE_CHARACTERS = 2_000;
@@ -61,6 +63,7 @@ export class PluginProcess implements PluginBackend {
       serialization: "advanced",
       stdio: ["ignore", "pipe", "pipe", "ipc"],
     });
+    yieldTo(child);
     const errors = new ErrorOutput();
     logLines(child.stdout, options.log);
     logLines(child.stderr, (line) => {
@@ -231,6 +234,16 @@ export class PluginProcess implements PluginBackend {
 
   #send(message: ToPlugin): void {
     if (this.#child.connected) this.#child.send(message, () => undefined);
+  }
+}
+
+/** A plugin that computes without end leaves the processors to its parent. */
+function yieldTo({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    setPriority(pid, NICENESS);
+  } catch {
+    // It has ended, or this system has no priorities.
   }
 }
 

@@ -1,13 +1,13 @@
 // holds: plugins-routes, plugins-refused, plugins-sinks
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ProcessCluster } from "../../../test/process-cluster.ts";
+import { childrenOf, ProcessCluster } from "../../../test/process-cluster.ts";
 
 // A master's process with good, misbehaving and refused plugins, asked over HTTP.
 
@@ -257,4 +257,12 @@ test("event sinks get every event in order, at least once, also after a restart"
   const keys = () => readFileSync(`${file}.keys`, "utf8");
   await eventually(async () => keys() === "KEY_REVOKE\n", "the other sink has one event");
   await eventually(async () => (await cluster.metric("heddle_plugin_sink_lag")) < 5, "it follows");
+});
+
+test("a master that is killed leaves no process of a plugin", async () => {
+  const children = childrenOf(cluster.master.pid);
+  expect(children.length).toBeGreaterThan(1);
+  await cluster.stop(cluster.master, "SIGKILL");
+  await eventually(async () => children.every((pid) => !existsSync(`/proc/${pid}`)), "all ended");
+  await cluster.startMaster();
 });
