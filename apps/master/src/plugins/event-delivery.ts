@@ -29,6 +29,7 @@ export class EventDelivery {
   #next = 0;
   #kept = -1;
   #keptMs = Number.NEGATIVE_INFINITY;
+  #cancel: (() => void) | undefined;
   #running: Promise<void> = Promise.resolve();
 
   constructor(options: DeliveryOptions) {
@@ -55,6 +56,7 @@ export class EventDelivery {
   /** Resolves when the position is written. */
   async close(): Promise<void> {
     this.#ended.abort();
+    this.#cancel?.();
     await this.#running;
   }
 
@@ -87,7 +89,10 @@ export class EventDelivery {
       .filter(({ type }) => sink.types === undefined || sink.types.includes(type));
     if (events.length > 0) {
       const call = { point: "events" as const, name: sink.name, events };
-      await plugin.call(call, { timeoutMs: DELIVERY_MS, signal });
+      const onStart = (cancel: () => void) => {
+        this.#cancel = cancel;
+      };
+      await plugin.call(call, { timeoutMs: DELIVERY_MS, onStart });
     }
     this.#next = first + entries.length;
     await this.#keep();

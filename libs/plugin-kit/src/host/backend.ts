@@ -1,3 +1,4 @@
+import type { CallLimit } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import type { PluginCall, RouteCall } from "./plugin-calls.ts";
 
@@ -10,8 +11,8 @@ export interface PluginBackend {
   readonly description: PluginDescription;
   /** Of its own process; 0 without one. */
   readonly memoryBytes: number;
-  call(call: PluginCall, signal: AbortSignal): Promise<unknown>;
-  stream(call: RouteCall, signal: AbortSignal): AsyncIterable<string>;
+  call(call: PluginCall, limit: CallLimit): Promise<unknown>;
+  stream(call: RouteCall, limit: CallLimit): AsyncIterable<string>;
   close(): void;
 }
 

@@ -8,6 +8,7 @@ import {
   PluginFault,
   type PluginFaultKind,
 } from "./backend.ts";
+import { CallLimit } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import { loadInline } from "./inline-plugin.ts";
 import type { PluginCall, RouteCall } from "./plugin-calls.ts";
@@ -38,7 +39,8 @@ export interface PluginStatus {
 
 interface CallOptions {
   readonly timeoutMs: number;
-  readonly signal?: AbortSignal | undefined;
+  /** Is given what ends the call when its caller is gone. */
+  readonly onStart?: ((cancel: () => void) => void) | undefined;
 }
 
 /** One plugin of this process: starts it, bounds its calls, counts its faults, starts it again. */
@@ -114,11 +116,12 @@ export class HostedPlugin {
   }
 
   /** The plugin's answer. Rejects with an AppError, also for faults of the plugin. */
-  async call(call: PluginCall, { timeoutMs, signal }: CallOptions): Promise<unknown> {
+  async call(call: PluginCall, { timeoutMs, onStart }: CallOptions): Promise<unknown> {
     const backend = this.#admit();
-    const limit = new TimeLimit(timeoutMs, signal);
+    const limit = new CallLimit(timeoutMs);
+    onStart?.(limit.cancel);
     try {
-      return await backend.call(call, limit.signal);
+      return await backend.call(call, limit);
     } catch (error) {
       throw this.#attributed(error, limit, timeoutMs);
     } finally {
@@ -128,11 +131,12 @@ export class HostedPlugin {
   }
 
   /** The events of a stream as text; each must come within the time limit. */
-  async *stream(call: RouteCall, { timeoutMs, signal }: CallOptions): AsyncGenerator<string> {
+  async *stream(call: RouteCall, { timeoutMs, onStart }: CallOptions): AsyncGenerator<string> {
     const backend = this.#admit();
-    const limit = new TimeLimit(timeoutMs, signal);
+    const limit = new CallLimit(timeoutMs);
+    onStart?.(limit.cancel);
     try {
-      for await (const text of backend.stream(call, limit.signal)) {
+      for await (const text of backend.stream(call, limit)) {
         limit.clear();
         yield text;
         limit.restart();
@@ -224,7 +228,7 @@ export class HostedPlugin {
     return backend;
   }
 
-  #attributed(thrown: unknown, { isLate }: TimeLimit, timeoutMs: number): AppError {
+  #attributed(thrown: unknown, { isLate }: CallLimit, timeoutMs: number): AppError {
     if (isLate) {
       this.#faults.late++;
       const message = `The plugin ${this.name} gave no answer within ${timeoutMs} ms.`;
@@ -241,41 +245,5 @@ export class HostedPlugin {
         cause: thrown,
       },
     );
-  }
-}
-
-/** Aborts with the caller's signal, or when the time has passed. */
-class TimeLimit {
-  readonly #abort = new AbortController();
-  readonly #ms: number;
-  readonly #outer: AbortSignal | undefined;
-  readonly #onOuter = () => this.#abort.abort();
-  #timer: NodeJS.Timeout | undefined;
-  isLate = false;
-
-  constructor(ms: number, outer: AbortSignal | undefined) {
-    this.#ms = ms;
-    this.#outer = outer;
-    if (outer?.aborted) this.#abort.abort();
-    outer?.addEventListener("abort", this.#onOuter, { once: true });
-    this.restart();
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  restart(): void {
-    clearTimeout(this.#timer);
-    this.#outer?.addEventListener("abort", this.#onOuter, { once: true });
-    this.#timer = setTimeout(() => {
-      this.isLate = true;
-      this.#abort.abort();
-    }, this.#ms);
-  }
-
-  clear(): void {
-    clearTimeout(this.#timer);
-    this.#outer?.removeEventListener("abort", this.#onOuter);
   }
 }

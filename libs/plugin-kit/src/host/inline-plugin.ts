@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { loadPlugin } from "../loading/load-plugin.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import { type PluginBackend, PluginFault } from "./backend.ts";
+import type { CallLimit } from "./call-limit.ts";
 import { describePlugin } from "./description.ts";
 import { callErrorOf, callRefusal, PluginCalls } from "./plugin-calls.ts";
 
@@ -19,16 +20,11 @@ export async function loadInline(
   return {
     description: describePlugin(loaded),
     memoryBytes: 0,
-    call: (call, signal) =>
-      untilAborted(calls.call(call, signal), signal).catch((error: unknown) =>
-        Promise.reject(attributed(error)),
-      ),
-    stream: async function* (call, signal) {
-      const events = calls.stream(call, signal)[Symbol.asyncIterator]();
+    call: (call, limit) => bounded(calls.call(call, limit), limit, attributed),
+    stream: async function* (call, limit) {
+      const events = calls.stream(call, limit)[Symbol.asyncIterator]();
       for (;;) {
-        const next = await untilAborted(events.next(), signal).catch((error: unknown) =>
-          Promise.reject(attributed(error)),
-        );
+        const next = await bounded(events.next(), limit, attributed);
         if (next.done) return;
         yield next.value;
       }
@@ -37,12 +33,23 @@ export async function loadInline(
   };
 }
 
-/** Rejects when the signal aborts: a plugin may never settle. */
-function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
+/** Rejects when the call must end: a plugin may never settle. */
+function bounded<Result>(
+  work: Promise<Result>,
+  limit: CallLimit,
+  attributed: (thrown: unknown) => Error,
+): Promise<Result> {
   return new Promise((resolve, reject) => {
-    const onAbort = () => reject(new AppError("cancelled", "The call was cancelled."));
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    const remove = limit.onOver(() => reject(new AppError("cancelled", "The call was cancelled.")));
+    work.then(
+      (result) => {
+        remove();
+        resolve(result);
+      },
+      (error: unknown) => {
+        remove();
+        reject(attributed(error));
+      },
+    );
   });
 }

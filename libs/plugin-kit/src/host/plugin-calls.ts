@@ -10,7 +10,7 @@ import type {
   Submission,
   WaitingJob,
 } from "../points/jobs.ts";
-import type { PluginRoute, RouteCaller, RouteEvent } from "../points/routes.ts";
+import type { PluginRoute, RouteCaller, RouteEvent, RouteRequest } from "../points/routes.ts";
 
 /** A route's request as it crosses to the plugin's process. */
 export interface RouteCall {
@@ -50,6 +50,12 @@ export type NodesAnswer = readonly {
   readonly scores: readonly number[];
 }[];
 
+/** Whether a call must end; the signal is made when it is asked for. */
+interface CallSignal {
+  readonly signal: AbortSignal;
+  readonly isOver: boolean;
+}
+
 /** Characters of an answer. */
 const MAX_ANSWER_CHARACTERS = 16_777_216;
 
@@ -62,29 +68,29 @@ export class PluginCalls {
   }
 
   /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer. */
-  async call(call: PluginCall, signal: AbortSignal): Promise<unknown> {
-    if (call.point === "route") return this.#answer(call, signal);
+  async call(call: PluginCall, limit: CallSignal): Promise<unknown> {
+    if (call.point === "route") return this.#answer(call, limit);
     if (call.point === "admission") return this.#review(call);
     if (call.point === "events") return this.#deliver(call);
     return this.#nodes(call);
   }
 
-  async #answer(call: RouteCall, signal: AbortSignal): Promise<string> {
+  async #answer(call: RouteCall, limit: CallSignal): Promise<string> {
     const route = this.#route(call.key);
-    const value = await route.handle(requestOf(route, call, signal));
+    const value = await route.handle(requestOf(route, call, limit));
     if (!route.reply) return "";
     return jsonOf(checked(route.reply, value, "its answer"), "its answer");
   }
 
   /** The events of a stream as text, until it ends or the signal aborts. */
-  async *stream(call: RouteCall, signal: AbortSignal): AsyncGenerator<string> {
+  async *stream(call: RouteCall, limit: CallSignal): AsyncGenerator<string> {
     const route = this.#route(call.key);
-    const events = await route.handle(requestOf(route, call, signal));
+    const events = await route.handle(requestOf(route, call, limit));
     if (typeof (events as AsyncIterable<unknown>)?.[Symbol.asyncIterator] !== "function") {
       throw new Error("its `handle` gives no async iterable of events");
     }
     for await (const given of events as AsyncIterable<RouteEvent>) {
-      if (signal.aborted) return;
+      if (limit.isOver) return;
       const { event, data } = given ?? {};
       const schema = Object.hasOwn(route.events ?? {}, event) ? route.events?.[event] : undefined;
       if (!schema)
@@ -138,15 +144,18 @@ const admissionAnswer = z.union([
 
 function requestOf(
   route: PluginRoute,
-  { params, query, body, caller }: RouteCall,
-  signal: AbortSignal,
-) {
+  call: RouteCall,
+  limit: CallSignal,
+): RouteRequest<never, never> {
+  const { params, query, body, caller } = call;
   return {
     params,
-    query: route.query ? validate(route.query, query) : {},
-    body: route.body ? validate(route.body, body) : {},
+    query: (route.query ? validate(route.query, query) : {}) as never,
+    body: (route.body ? validate(route.body, body) : {}) as never,
     caller,
-    signal,
+    get signal() {
+      return limit.signal;
+    },
   };
 }
 

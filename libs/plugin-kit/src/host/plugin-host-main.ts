@@ -20,8 +20,25 @@ process.kill = ((pid: number) => {
 // Without its parent it must end, whatever handlers of the plugin would do at an exit.
 process.once("disconnect", () => kill(process.pid, "SIGKILL"));
 
+/** Ends a call when the parent says so. */
+class Cancellation {
+  #abort: AbortController | undefined;
+  isOver = false;
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.isOver) this.#abort.abort();
+    return this.#abort.signal;
+  }
+
+  cancel(): void {
+    this.isOver = true;
+    this.#abort?.abort();
+  }
+}
+
 let calls: PluginCalls | undefined;
-const running = new Map<number, AbortController>();
+const running = new Map<number, Cancellation>();
 /** What streams wait for: the number of items that may be sent, and who waits for more. */
 const credits = new Map<number, { count: number; wake: () => void }>();
 
@@ -31,19 +48,19 @@ process.on("message", (message: ToPlugin) => {
       void load(message);
       break;
     case "call":
-      void run(message.id, async (signal) => {
-        const value = await ready().call(message.call, signal);
+      void run(message.id, async (limit) => {
+        const value = await ready().call(message.call, limit);
         send({ type: "result", id: message.id, value });
       });
       break;
     case "stream":
-      void run(message.id, (signal) => stream(message.id, message.call as RouteCall, signal));
+      void run(message.id, (limit) => stream(message.id, message.call as RouteCall, limit));
       break;
     case "more":
       grant(message.id, message.count);
       break;
     case "cancel":
-      running.get(message.id)?.abort();
+      running.get(message.id)?.cancel();
       grant(message.id, 0);
       break;
     case "ping":
@@ -75,11 +92,11 @@ function ready(): PluginCalls {
   return calls;
 }
 
-async function run(id: number, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-  const abort = new AbortController();
-  running.set(id, abort);
+async function run(id: number, work: (limit: Cancellation) => Promise<void>): Promise<void> {
+  const limit = new Cancellation();
+  running.set(id, limit);
   try {
-    await work(abort.signal);
+    await work(limit);
   } catch (error) {
     send({ type: "failed", id, error: callErrorOf(error) });
   } finally {
@@ -88,19 +105,19 @@ async function run(id: number, work: (signal: AbortSignal) => Promise<void>): Pr
   }
 }
 
-async function stream(id: number, call: RouteCall, signal: AbortSignal): Promise<void> {
+async function stream(id: number, call: RouteCall, limit: Cancellation): Promise<void> {
   const credit = { count: 0, wake: () => {} };
   credits.set(id, credit);
   const granted = async () => {
-    while (credit.count === 0 && !signal.aborted) {
+    while (credit.count === 0 && !limit.isOver) {
       await new Promise<void>((resolve) => {
         credit.wake = resolve;
       });
     }
   };
-  for await (const text of ready().stream(call, signal)) {
+  for await (const text of ready().stream(call, limit)) {
     await granted();
-    if (signal.aborted) return;
+    if (limit.isOver) return;
     credit.count--;
     send({ type: "item", id, text });
   }

@@ -7,6 +7,7 @@ import { Channel } from "@heddle/base/channel";
 import { AppError } from "@heddle/base/errors";
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import { type PluginBackend, PluginFault, type PluginFaultKind } from "./backend.ts";
+import type { CallLimit } from "./call-limit.ts";
 import { childFlags, pluginEnvironment } from "./child-flags.ts";
 import { type PluginDescription, pluginDescription } from "./description.ts";
 import type { FromPlugin, ToPlugin } from "./messages.ts";
@@ -103,17 +104,13 @@ export class PluginProcess implements PluginBackend {
     return this.#memoryBytes;
   }
 
-  call(call: PluginCall, signal: AbortSignal): Promise<unknown> {
+  call(call: PluginCall, limit: CallLimit): Promise<unknown> {
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
-      const onAbort = () => {
-        this.#calls.delete(id);
-        this.#send({ type: "cancel", id });
-        reject(new AppError("cancelled", "The call was cancelled."));
-      };
+      let remove = () => {};
       const settle = () => {
         this.#calls.delete(id);
-        signal.removeEventListener("abort", onAbort);
+        remove();
       };
       this.#calls.set(id, {
         resolve: (value) => {
@@ -125,18 +122,22 @@ export class PluginProcess implements PluginBackend {
           reject(error);
         },
       });
-      if (signal.aborted) return onAbort();
-      signal.addEventListener("abort", onAbort, { once: true });
       this.#send({ type: "call", id, call });
+      remove = limit.onOver(() => {
+        this.#calls.delete(id);
+        this.#send({ type: "cancel", id });
+        reject(new AppError("cancelled", "The call was cancelled."));
+      });
     });
   }
 
-  async *stream(call: RouteCall, signal: AbortSignal): AsyncGenerator<string> {
+  async *stream(call: RouteCall, limit: CallLimit): AsyncGenerator<string> {
     const id = ++this.#lastId;
     const events = new Channel<string>(CREDITS);
-    const onAbort = () => events.fail(new AppError("cancelled", "The call was cancelled."));
     this.#streams.set(id, events);
-    signal.addEventListener("abort", onAbort, { once: true });
+    const remove = limit.onOver(() =>
+      events.fail(new AppError("cancelled", "The call was cancelled.")),
+    );
     try {
       this.#send({ type: "stream", id, call });
       this.#send({ type: "more", id, count: CREDITS });
@@ -146,7 +147,7 @@ export class PluginProcess implements PluginBackend {
       }
     } finally {
       this.#streams.delete(id);
-      signal.removeEventListener("abort", onAbort);
+      remove();
       this.#send({ type: "cancel", id });
     }
   }

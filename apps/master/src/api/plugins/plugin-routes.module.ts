@@ -52,7 +52,8 @@ export class PluginRoutesModule {
       body: body && bodyOf({ body, isBodyOptional }, request),
       caller: callerOf(request),
     };
-    const limits = { timeoutMs: route.timeoutMs, signal: closed(reply) };
+    const onStart = (cancel: () => void) => void reply.raw.once("close", cancel);
+    const limits = { timeoutMs: route.timeoutMs, onStart };
     if (route.events) return this.#stream(plugin.stream(call, limits), reply);
     const text = String(await plugin.call(call, limits));
     return text === "" ? reply.code(204).send() : reply.type(JSON_TYPE).send(text);
@@ -87,11 +88,4 @@ function callerOf({ apiKey }: CallerRequest) {
   if (!apiKey) return undefined;
   const { id, name, project, scopes } = apiKey;
   return { id, name, project, permissions: [...scopes] };
-}
-
-/** Aborts when the client has closed its connection. */
-function closed(reply: FastifyReply): AbortSignal {
-  const gone = new AbortController();
-  reply.raw.once("close", () => gone.abort());
-  return gone.signal;
 }
