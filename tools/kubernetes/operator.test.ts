@@ -1,4 +1,4 @@
-// holds: kube-jobs, kube-views, kube-definitions
+// holds: kube-jobs, kube-views, kube-definitions, kube-settings
 
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -28,7 +28,12 @@ const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...
 
 interface Shown {
   readonly metadata: { readonly generation: number };
-  readonly spec: { readonly suspend?: boolean; readonly replicas?: number };
+  readonly spec: {
+    readonly suspend?: boolean;
+    readonly replicas?: number;
+    readonly max_length?: number;
+    readonly drain?: object;
+  };
   readonly status?: {
     readonly phase?: string;
     readonly jobId?: string;
@@ -38,6 +43,15 @@ interface Shown {
     readonly observedGeneration?: number;
   };
 }
+
+const KINDS = [
+  "trainingjobs",
+  "inferencemodels",
+  "queues",
+  "projects",
+  "workers",
+  "heddleclusters",
+] as const;
 
 function shown(kind: string, name: string): Shown {
   return JSON.parse(k("get", kind, name, "--output", "json")) as Shown;
@@ -62,6 +76,10 @@ function startOperator(): DrivenProcess {
       namespace,
       "--health-port",
       "0",
+      "--cluster",
+      "own",
+      "--cluster-namespace",
+      namespace,
     ],
     { KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] },
   );
@@ -90,15 +108,18 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     heddle = new Heddle({ endpoint, auth_token: key });
     kubectl(["create", "namespace", namespace]);
     kubectl(["apply", "--filename", join(CHART, "files", "crds")]);
-    const names = ["trainingjobs", "inferencemodels"].map((name) => `crd/${name}.heddle.dev`);
-    kubectl(["wait", "--for=condition=Established", ...names]);
+    kubectl([
+      "wait",
+      "--for=condition=Established",
+      ...KINDS.map((name) => `crd/${name}.heddle.dev`),
+    ]);
     operator = startOperator();
     await operator.printed(/"msg":"ready"/);
   }, 300_000);
 
   afterAll(async () => {
     if (why !== undefined) return;
-    k("delete", "trainingjobs,inferencemodels", "--all", "--wait");
+    k("delete", KINDS.slice(0, 4).join(","), "--all", "--wait");
     kubectl(["delete", "namespace", namespace, "--wait=false"]);
     operator.child.kill("SIGTERM");
     up.child.kill("SIGTERM");
@@ -259,5 +280,50 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
         return (isQuiet && isSeen && agrees && shows) || undefined;
       });
     }
+  });
+
+  it("operator: a queue and a project are made, and follow either side", async () => {
+    apply("Queue", "fast", { strategy: "binpack", max_length: 3 });
+    await inPhase("hq", "fast", "Open");
+    const queues = async () => {
+      for await (const queue of heddle.queues.list()) if (queue.name === "fast") return queue;
+      return undefined;
+    };
+    expect(await queues()).toMatchObject({ strategy: "binpack", max_length: 3 });
+    const random = seededRandom(7);
+    for (let change = 0; change < 6; change++) {
+      const wanted = 10 + change;
+      if (random() < 0.5) apply("Queue", "fast", { strategy: "binpack", max_length: wanted });
+      else await heddle.queues.set("fast", { strategy: "binpack", max_length: wanted });
+      await untilFound(`both show ${wanted}`, async () => {
+        const isBoth = shown("hq", "fast").spec.max_length === wanted;
+        return (isBoth && (await queues())?.max_length === wanted) || undefined;
+      });
+    }
+    apply("Project", "vision", { weight: 2, quota: { gpu_count: 4 } });
+    await inPhase("hp", "vision", "Open");
+    expect((await heddle.projects.get("vision")).quota.gpu_count).toBe(4);
+    expect(k("get", "hp", "vision")).toMatch(/WEIGHT +GPUS[\s\S]*vision +Open +2/);
+    expect(() => apply("Queue", "bad", { strategy: "random" })).toThrow(/strategy/);
+    expect(() => apply("Project", "bad", { weight: 0 })).toThrow(/weight/);
+  });
+
+  it("operator: nodes and the cluster have objects; a node is drained from both sides", async () => {
+    const [node] = (await heddle.workers.list()).filter(({ kind }) => kind === "worker");
+    const id = node?.id ?? "";
+    await inPhase("hw", id, "Ready");
+    await inPhase("hc", "own", "Ready");
+    k("wait", "--for=condition=Ready", "--timeout=30s", `hw/${id}`, "hc/own");
+    k("patch", "hw", id, "--type=merge", "-p", '{"spec":{"drain":{"deadline_seconds":5}}}');
+    k("wait", "--for=condition=Drained", "--timeout=60s", `hw/${id}`);
+    await heddle.workers.resume(id);
+    await untilFound("the object is not drained", () => {
+      return shown("hw", id).spec.drain === undefined || undefined;
+    });
+    k("delete", "hw", id);
+    await inPhase("hw", id, "Ready");
+    expect(() => k("patch", "hc", "own", "--type=merge", "-p", '{"spec":{"masters":2}}')).toThrow(
+      /masters is 1, 3 or 5/,
+    );
   });
 });

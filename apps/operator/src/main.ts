@@ -14,7 +14,9 @@ const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
 
 const USAGE = `Usage: heddle-operator COMMAND [flags]
   run --endpoints URL,... --key-file FILE --namespaces NAME,... --health-port PORT
-      makes jobs and models of the TrainingJobs and InferenceModels in these namespaces (* for all)
+      [--cluster NAME --cluster-namespace NAMESPACE]
+      carries out the objects of these namespaces (* for all); with --cluster it makes an object for each
+      node and one for the cluster, whose masters' StatefulSet is NAME-master
   create-secret --name NAME --namespace NAMESPACE
       makes the Secret of a new cluster in Kubernetes, unless it exists
   create-files --directory DIR

@@ -9,9 +9,16 @@ import {
   type OnModuleInit,
 } from "@nestjs/common";
 import { TrainingJobs } from "./jobs/training-jobs.ts";
+import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resource.ts";
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
-import { ResourceController } from "./kubernetes/resource-controller.ts";
+import { type Reconciler, ResourceController } from "./kubernetes/resource-controller.ts";
+import { StatusWriter } from "./kubernetes/status-writer.ts";
 import { InferenceModels } from "./models/inference-models.ts";
+import { clusterKind, type OwnCluster } from "./settings/clusters.ts";
+import { projectKind } from "./settings/projects.ts";
+import { queueKind } from "./settings/queues.ts";
+import { SettingsReconciler } from "./settings/settings-reconciler.ts";
+import { workerKind } from "./settings/workers.ts";
 
 export interface OperatorOptions {
   /** HTTP addresses of the masters. */
@@ -20,6 +27,8 @@ export interface OperatorOptions {
   readonly key: () => string;
   /** Undefined means all namespaces. */
   readonly namespaces: readonly (string | undefined)[];
+  /** For the objects of nodes and of the cluster itself; without it there are none. */
+  readonly own: OwnCluster | undefined;
   readonly log: Log;
 }
 
@@ -29,18 +38,30 @@ const OPTIONS = Symbol("OperatorOptions");
 /** The controllers of all kinds. */
 @Injectable()
 export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
-  readonly #controllers: readonly Pick<ResourceController<never>, "isSynced" | "start" | "close">[];
+  readonly #controllers: Pick<ResourceController<never>, "isSynced" | "start" | "close">[] = [];
 
   constructor(
-    @Inject(OPTIONS) { namespaces, log }: OperatorOptions,
+    @Inject(OPTIONS) { namespaces, own, log }: OperatorOptions,
     @Inject(KubeConfig) config: KubeConfig,
-    @Inject(TrainingJobs) jobs: TrainingJobs,
-    @Inject(InferenceModels) models: InferenceModels,
+    @Inject(Heddle) heddle: Heddle,
   ) {
-    this.#controllers = [
-      new ResourceController(config, namespaces, jobs, log),
-      new ResourceController(config, namespaces, models, log),
-    ];
+    const statuses = new StatusWriter(new EventRecorder(config, log));
+    const options = { config, namespaces, cluster: own?.cluster, log };
+    const control = <R extends CustomResource<unknown, ResourceStatus>>(
+      reconciler: Reconciler<R>,
+      places = namespaces,
+    ) => {
+      const controller = new ResourceController(reconciler, { ...options, namespaces: places });
+      this.#controllers.push(controller);
+    };
+    control(new TrainingJobs(heddle, statuses));
+    control(new InferenceModels(heddle, statuses));
+    control(new SettingsReconciler(queueKind(heddle), statuses));
+    control(new SettingsReconciler(projectKind(heddle), statuses));
+    if (!own) return;
+    control(new SettingsReconciler(workerKind(heddle, own), statuses), [own.namespace]);
+    const cluster = clusterKind(heddle, config, own, log);
+    control(new SettingsReconciler(cluster, statuses), [own.namespace]);
   }
 
   /** Whether it knows all objects that it watches. */
@@ -60,7 +81,7 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
 class OperatorModule {}
 
 export function operatorModule(options: OperatorOptions): DynamicModule {
-  const { endpoint, key, log } = options;
+  const { endpoint, key } = options;
   return {
     module: OperatorModule,
     providers: [
@@ -68,21 +89,6 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
       { provide: OPTIONS, useValue: options },
       { provide: KubeConfig, useFactory: loadedConfig },
       { provide: Heddle, useFactory: () => new Heddle({ endpoint, auth: key }) },
-      {
-        provide: EventRecorder,
-        inject: [KubeConfig],
-        useFactory: (config: KubeConfig) => new EventRecorder(config, log),
-      },
-      {
-        provide: TrainingJobs,
-        inject: [Heddle, EventRecorder],
-        useFactory: (heddle: Heddle, events: EventRecorder) => new TrainingJobs(heddle, events),
-      },
-      {
-        provide: InferenceModels,
-        inject: [Heddle, EventRecorder],
-        useFactory: (heddle: Heddle, events: EventRecorder) => new InferenceModels(heddle, events),
-      },
     ],
   };
 }

@@ -8,21 +8,29 @@ import type { Log } from "@heddle/observability/logger";
 import { NestFactory } from "@nestjs/core";
 import { commandFlags } from "./install/command-flags.ts";
 import { operatorModule, ResourceOperator } from "./operator.module.ts";
+import type { OwnCluster } from "./settings/clusters.ts";
 
 const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
+const OPTIONAL = ["cluster", "cluster-namespace"] as const;
 const EXIT_MS = 15_000;
 const ALL = "*";
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
 
 /** Runs the controllers until SIGTERM. */
 export async function runOperator(args: readonly string[], log: Log): Promise<void> {
-  const flags = commandFlags(args, NAMES);
+  const flags = commandFlags<(typeof NAMES)[number] | (typeof OPTIONAL)[number]>(
+    args,
+    NAMES,
+    OPTIONAL,
+  );
   const wanted = "the file with an administrator's API key";
   const key = () => readFlagFile("--key-file", flags["key-file"], wanted).trim();
   key();
   const namespaces = namespacesOf(flags.namespaces);
+  const own = ownCluster(flags.cluster, flags["cluster-namespace"]);
   const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
   const app = await NestFactory.createApplicationContext(
-    operatorModule({ endpoint, key, namespaces, log }),
+    operatorModule({ endpoint, key, namespaces, own, log }),
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);
@@ -42,9 +50,16 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
 function namespacesOf(text: string): readonly (string | undefined)[] {
   if (text === ALL) return [undefined];
   const names = text.split(",").filter((name) => name !== "");
-  const bad = names.find((name) => !/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name));
+  const bad = names.find((name) => !LABEL.test(name));
   if (bad === undefined && names.length > 0) return [...new Set(names)];
   throw new AppError("invalid_value", `--namespaces takes names or ${ALL}, not ${bad ?? text}.`);
+}
+
+function ownCluster(cluster: string, namespace: string): OwnCluster | undefined {
+  if (cluster === "" && namespace === "") return undefined;
+  if (LABEL.test(cluster) && LABEL.test(namespace)) return { cluster, namespace };
+  const message = `--cluster and --cluster-namespace take names of Kubernetes, both or none of them, not "${cluster}" and "${namespace}".`;
+  throw new AppError("invalid_value", message);
 }
 
 function portOf(text: string): number {

@@ -1,18 +1,17 @@
-import { NotFoundError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import type { Job } from "@heddle/contracts/api/job-replies";
 import { JOB_STATES } from "@heddle/contracts/api/job-spec";
-import { RESOURCE_GROUP, TRAINING_JOB } from "@heddle/contracts/kubernetes/custom-resources";
-import type { EventRecorder } from "../kubernetes/event-recorder.ts";
+import { TRAINING_JOB } from "@heddle/contracts/kubernetes/custom-resources";
+import { RESOURCE_GROUP } from "@heddle/contracts/kubernetes/resource-kind";
 import {
   addFinalizer,
   hasFinalizer,
   isDeleting,
   removeFinalizer,
-  writeStatus,
 } from "../kubernetes/lifecycle.ts";
-import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
+import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
+import type { StatusWriter } from "../kubernetes/status-writer.ts";
 import { jobIdOf } from "./job-id.ts";
 import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-status.ts";
 
@@ -21,19 +20,17 @@ const UID_LABEL = `${RESOURCE_GROUP}/uid`;
 const LIVE = JOB_STATES.filter((state) => !isEnded({ state }));
 /** Progress alone is shown so often. */
 const PROGRESS_MS = 5_000;
-/** A refused spec may be taken later, as when its queue is made. */
-const REFUSED_MS = 30_000;
 const CANCELLING_MS = 1_000;
 
 /** TrainingJobs are jobs of the cluster, under an id that is derived from the object's uid. */
 export class TrainingJobs implements Reconciler<TrainingJobObject> {
   readonly plural = TRAINING_JOB.plural;
   readonly #heddle: Heddle;
-  readonly #events: EventRecorder;
+  readonly #statuses: StatusWriter;
 
-  constructor(heddle: Heddle, events: EventRecorder) {
+  constructor(heddle: Heddle, statuses: StatusWriter) {
     this.#heddle = heddle;
-    this.#events = events;
+    this.#statuses = statuses;
   }
 
   idOf({ metadata }: TrainingJobObject): string {
@@ -70,13 +67,11 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
     // Nothing of a job that has ended has to be removed with its object.
     const owned = job && isEnded(job) ? object : await addFinalizer(api, object);
     const present = job ?? (await this.#submit(owned, id, api));
-    if (!present) return REFUSED_MS;
-    const followed = await this.#followSuspension(owned, present, api);
+    if (typeof present === "number") return present;
+    const { job: followed, current } = await this.#followSuspension(owned, present, api);
     const shown = followed === present ? present : ((await this.#find(id)) ?? present);
-    const { phase } = object.status ?? {};
-    const status = statusOfJob(shown, owned);
-    const written = await writeStatus(api, owned, status);
-    if (phase !== status.phase) await this.#announce(written, status);
+    const status = statusOfJob(shown, current);
+    const written = await this.#statuses.show(api, current, status, object.status?.phase);
     if (isEnded(shown)) {
       if (hasFinalizer(written)) await removeFinalizer(api, written);
       return this.#expire(written, api);
@@ -85,13 +80,8 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
     return undefined;
   }
 
-  async #find(id: string): Promise<Job | undefined> {
-    try {
-      return await this.#heddle.jobs.get(id);
-    } catch (error) {
-      if (error instanceof NotFoundError) return undefined;
-      throw error;
-    }
+  #find(id: string): Promise<Job | undefined> {
+    return orNotFound(this.#heddle.jobs.get(id));
   }
 
   async #cancel(job: Job): Promise<number> {
@@ -99,12 +89,12 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
     return CANCELLING_MS;
   }
 
-  /** Undefined where the cluster refuses the spec, which the object's conditions then say. */
+  /** Milliseconds where the cluster refuses the spec, which the object's conditions then say. */
   async #submit(
     object: TrainingJobObject,
     id: string,
     api: Resources<TrainingJobObject>["api"],
-  ): Promise<Job | undefined> {
+  ): Promise<Job | number> {
     const { suspend: _, ttl_seconds_after_finished: __, ...spec } = object.spec;
     const { namespace, name, uid } = object.metadata;
     const labels = { ...spec.labels, [UID_LABEL]: uid };
@@ -117,48 +107,36 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
       });
     } catch (error) {
       if (!isRefusedRequest(error)) throw error;
-      const refusal = { reason: "Refused", message: refusalText(error) };
-      const accepted = { type: "Accepted", status: "False" as const, ...refusal };
-      const isNew = object.status?.message !== refusal.message;
-      const status = { phase: "Refused", ...refusal, conditions: [accepted] };
-      const written = await writeStatus(api, object, status);
-      if (isNew) await this.#events.record(written, "Warning", "Refused", refusal.message);
-      return undefined;
+      const refusal = { reason: "Refused", message: refusalText(error), types: ["Accepted"] };
+      return this.#statuses.refuse(api, object, refusal);
     }
     return this.#heddle.jobs.get(id, { consistency: "strong" });
   }
 
   /**
    * A changed spec suspends or resumes the job; a job that was suspended or resumed by another client
-   * changes the spec: both views show what was asked for last. Resolves with another job if it changed.
+   * changes the spec: both views show what was asked for last. Resolves with another job if it changed,
+   * and with the object as it is then.
    */
   async #followSuspension(
-    object: TrainingJobObject,
+    current: TrainingJobObject,
     job: Job,
     api: Resources<TrainingJobObject>["api"],
-  ): Promise<Job> {
-    if (isEnded(job)) return job;
-    const wanted = object.spec.suspend ?? false;
+  ): Promise<{ readonly job: Job; readonly current: TrainingJobObject }> {
+    const wanted = current.spec.suspend ?? false;
     const isSuspended = job.state === "suspended";
-    if (wanted === isSuspended) return job;
-    const { observedGeneration, suspended } = object.status ?? {};
-    if (observedGeneration !== object.metadata.generation) {
-      return wanted ? this.#heddle.jobs.suspend(job.id) : this.#heddle.jobs.resume(job.id);
+    if (isEnded(job) || wanted === isSuspended) return { job, current };
+    const { observedGeneration, suspended } = current.status ?? {};
+    if (observedGeneration !== current.metadata.generation) {
+      const { jobs } = this.#heddle;
+      const changed = wanted ? await jobs.suspend(job.id) : await jobs.resume(job.id);
+      return { job: changed, current };
     }
     // A suspension that the spec asks for takes a while: the last status has not seen it yet.
     if (suspended !== isSuspended && (isSuspended || suspended === true)) {
-      await api.patch(object, { spec: { suspend: isSuspended } });
+      return { job, current: await api.patch(current, { spec: { suspend: isSuspended } }) };
     }
-    return job;
-  }
-
-  async #announce(
-    object: TrainingJobObject,
-    { phase, reason, message }: ReturnType<typeof statusOfJob>,
-  ): Promise<void> {
-    const type = phase === "Failed" ? "Warning" : "Normal";
-    const text = [reason, message].filter(Boolean).join(": ") || `the job is ${phase}`;
-    await this.#events.record(object, type, phase, text);
+    return { job, current };
   }
 
   /** Deletes an object whose time after the end has passed. */

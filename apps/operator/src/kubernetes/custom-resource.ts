@@ -8,6 +8,8 @@ export interface ResourceMetadata {
   readonly creationTimestamp: string;
   readonly deletionTimestamp?: string | undefined;
   readonly finalizers?: readonly string[] | undefined;
+  readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
 }
 
 /** A custom resource of this operator. */

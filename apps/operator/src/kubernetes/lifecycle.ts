@@ -1,4 +1,4 @@
-import { FINALIZER } from "@heddle/contracts/kubernetes/custom-resources";
+import { FINALIZER } from "@heddle/contracts/kubernetes/resource-kind";
 import type { ConditionNow } from "./custom-resource.ts";
 import { type CustomResource, type ResourceStatus, withConditions } from "./custom-resource.ts";
 import type { ResourceApi } from "./resource-api.ts";

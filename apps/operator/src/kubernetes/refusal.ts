@@ -1,4 +1,4 @@
-import { HeddleError } from "@heddle/client/errors";
+import { HeddleError, NotFoundError } from "@heddle/client/errors";
 
 /** Statuses that are not about the request itself: the operator's key, time and limits. */
 const NOT_ITS_OWN: ReadonlySet<number> = new Set([401, 403, 408, 429]);
@@ -14,4 +14,14 @@ export function isRefusedRequest(error: unknown): error is HeddleError {
 export function refusalText({ message, errors }: HeddleError): string {
   const faults = errors.map(({ pointer, detail }) => `${pointer}: ${detail}`);
   return faults.length > 0 ? faults.join("; ") : message;
+}
+
+/** Undefined where the cluster has no such thing. */
+export async function orNotFound<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof NotFoundError) return undefined;
+    throw error;
+  }
 }

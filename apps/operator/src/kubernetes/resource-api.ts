@@ -1,4 +1,4 @@
-import { RESOURCE_GROUP, RESOURCE_VERSION } from "@heddle/contracts/kubernetes/custom-resources";
+import { RESOURCE_GROUP, RESOURCE_VERSION } from "@heddle/contracts/kubernetes/resource-kind";
 import {
   ApiException,
   CustomObjectsApi,
@@ -23,6 +23,17 @@ export interface ResourceList<R> {
 export interface WatchEvent<R> {
   readonly type: string;
   readonly object: R;
+}
+
+/** An object that is to be made. */
+export interface NewObject {
+  readonly metadata: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly annotations: Readonly<Record<string, string>>;
+  };
+  readonly spec: object;
 }
 
 /** Custom resources of one kind in one namespace, or in all. */
@@ -84,7 +95,15 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
 
   /** Undefined where there is none. */
   async read(namespace: string, name: string): Promise<R | undefined> {
-    return orGone(this.#objects.getNamespacedCustomObject({ ...this.#kind, namespace, name }));
+    return unless(404, this.#objects.getNamespacedCustomObject({ ...this.#kind, namespace, name }));
+  }
+
+  /** Undefined where the name is taken. */
+  async create(kind: string, object: NewObject): Promise<R | undefined> {
+    const { namespace } = object.metadata;
+    const apiVersion = `${RESOURCE_GROUP}/${RESOURCE_VERSION}`;
+    const target = { ...this.#kind, namespace, body: { apiVersion, kind, ...object } };
+    return unless(409, this.#objects.createNamespacedCustomObject(target));
   }
 
   /** Changes spec or metadata; rejects with 409 where the object is not at this version any more. */
@@ -110,7 +129,7 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
   async remove({ metadata: { namespace, name, uid } }: R): Promise<void> {
     const body = { preconditions: { uid } };
     const target = { ...this.#kind, namespace, name, body };
-    await orGone(this.#objects.deleteNamespacedCustomObject(target));
+    await unless(404, this.#objects.deleteNamespacedCustomObject(target));
   }
 
   get #kind() {
@@ -120,11 +139,12 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
 
 const MERGE = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
 
-async function orGone<T>(answer: Promise<T>): Promise<T | undefined> {
+/** Undefined where the answer has this status. */
+export async function unless<T>(status: number, answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer;
   } catch (error) {
-    if (statusOf(error) === 404) return undefined;
+    if (statusOf(error) === status) return undefined;
     throw error;
   }
 }

@@ -1,4 +1,5 @@
 import { keepConnected } from "@heddle/base/async/keep-connected";
+import { CLUSTER_LABEL } from "@heddle/contracts/kubernetes/resource-kind";
 import type { Log } from "@heddle/observability/logger";
 import type { KubeConfig } from "@kubernetes/client-node";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
@@ -24,6 +25,8 @@ export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
   reconcile(object: R, resources: Resources<R>): Promise<number | undefined>;
   /** What the Heddle cluster has, by id, as a text that differs after each change to be shown. */
   look(): Promise<ReadonlyMap<string, string>>;
+  /** Makes the objects that things of the cluster lack; after each look, once all objects are known. */
+  mirror?(resources: Resources<R>): Promise<void>;
   /** The id in the Heddle cluster. */
   idOf(object: R): string;
 }
@@ -36,10 +39,21 @@ export interface Resources<R extends CustomResource<unknown, ResourceStatus>> {
   expect(id: string): void;
 }
 
+/** What the controllers of all kinds have in common. */
+export interface ControllerOptions {
+  readonly config: KubeConfig;
+  /** Undefined means all namespaces. */
+  readonly namespaces: readonly (string | undefined)[];
+  /** The label's value on objects of this cluster; undefined takes all. */
+  readonly cluster: string | undefined;
+  readonly log: Log;
+}
+
 /** Calls the reconciler of a kind whenever an object or what the cluster has for it has changed. */
 export class ResourceController<R extends CustomResource<unknown, ResourceStatus>> {
   readonly #reconciler: Reconciler<R>;
   readonly #log: Log;
+  readonly #cluster: string | undefined;
   readonly #resources: Resources<R>;
   readonly #reflectors: readonly Reflector<R>[];
   readonly #queue: WorkQueue;
@@ -47,12 +61,8 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   #seen = new Map<string, string>();
   #runs: readonly Promise<void>[] = [];
 
-  constructor(
-    config: KubeConfig,
-    namespaces: readonly (string | undefined)[],
-    reconciler: Reconciler<R>,
-    log: Log,
-  ) {
+  constructor(reconciler: Reconciler<R>, { config, namespaces, cluster, log }: ControllerOptions) {
+    this.#cluster = cluster;
     this.#reconciler = reconciler;
     this.#log = log;
     const { plural } = reconciler;
@@ -109,6 +119,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const ids = new Set([...found.keys(), ...this.#seen.keys()]);
     const changed = [...ids].filter((id) => found.get(id) !== this.#seen.get(id));
     this.#seen = new Map(found);
+    if (this.isSynced) await this.#reconciler.mirror?.(this.#resources);
     if (changed.length === 0) return;
     const wanted = new Set(changed);
     for (const object of this.#resources.objects()) {
@@ -119,9 +130,15 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
 
   async #work(key: string): Promise<void> {
     const object = this.#reflectors.map((each) => each.get(key)).find((found) => found);
-    if (!object) return;
+    if (!object || this.#isOfAnother(object)) return;
     const againMs = await this.#reconciler.reconcile(object, this.#resources);
     if (againMs !== undefined) this.#queue.addAfter(key, againMs);
+  }
+
+  /** Several clusters may have operators in a namespace: a label says whose an object is. */
+  #isOfAnother({ metadata }: R): boolean {
+    const owner = metadata.labels?.[CLUSTER_LABEL];
+    return owner !== undefined && this.#cluster !== undefined && owner !== this.#cluster;
   }
 
   /** A conflict only says that the object has changed meanwhile: its event is under way. */

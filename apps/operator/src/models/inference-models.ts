@@ -1,31 +1,28 @@
-import { NotFoundError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import type { Model, ModelScale } from "@heddle/contracts/api/models";
 import { INFERENCE_MODEL } from "@heddle/contracts/kubernetes/custom-resources";
-import type { EventRecorder } from "../kubernetes/event-recorder.ts";
 import {
   addFinalizer,
   hasFinalizer,
   isDeleting,
   removeFinalizer,
-  writeStatus,
 } from "../kubernetes/lifecycle.ts";
-import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
+import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
-import { type InferenceModelObject, refusedStatus, statusOfModel } from "./model-status.ts";
+import type { StatusWriter } from "../kubernetes/status-writer.ts";
+import { type InferenceModelObject, statusOfModel } from "./model-status.ts";
 
-/** A refused spec may be taken later, as when the other object of the id is gone. */
-const REFUSED_MS = 30_000;
+const CONDITIONS = ["Accepted", "Ready"];
 
 /** InferenceModels are models of the cluster, under the id of their spec. */
 export class InferenceModels implements Reconciler<InferenceModelObject> {
   readonly plural = INFERENCE_MODEL.plural;
   readonly #heddle: Heddle;
-  readonly #events: EventRecorder;
+  readonly #statuses: StatusWriter;
 
-  constructor(heddle: Heddle, events: EventRecorder) {
+  constructor(heddle: Heddle, statuses: StatusWriter) {
     this.#heddle = heddle;
-    this.#events = events;
+    this.#statuses = statuses;
   }
 
   idOf({ spec, metadata }: InferenceModelObject): string {
@@ -52,7 +49,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     const isOwner = owner === undefined || owner.metadata.uid === object.metadata.uid;
     if (isDeleting(object)) {
       if (!hasFinalizer(object)) return undefined;
-      if (isOwner) await this.#remove(id);
+      if (isOwner) await orNotFound(this.#heddle.models.remove(id));
       await removeFinalizer(api, object);
       return undefined;
     }
@@ -60,21 +57,16 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     if (!isOwner) {
       const { namespace, name } = owner.metadata;
       const message = `the id ${id} is that of the InferenceModel ${namespace}/${name}; give another one`;
-      return this.#refuse(owned, resources, "IdTaken", message);
+      return this.#statuses.refuse(api, owned, { reason: "IdTaken", message, types: CONDITIONS });
     }
     try {
-      const model = await this.#follow(owned, id, resources);
-      const status = statusOfModel(model);
-      const written = await writeStatus(api, owned, status);
-      if (object.status?.phase !== status.phase) {
-        const type = status.phase === "Failed" ? "Warning" : "Normal";
-        const text = status.message ?? `the model is ${status.phase}`;
-        await this.#events.record(written, type, status.phase, text);
-      }
+      const { model, current } = await this.#follow(owned, id, resources);
+      await this.#statuses.show(api, current, statusOfModel(model), object.status?.phase);
       return undefined;
     } catch (error) {
       if (!isRefusedRequest(error)) throw error;
-      return this.#refuse(owned, resources, "Refused", refusalText(error));
+      const refusal = { reason: "Refused", message: refusalText(error), types: CONDITIONS };
+      return this.#statuses.refuse(api, owned, refusal);
     }
   }
 
@@ -91,59 +83,32 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     return oldest;
   }
 
-  async #remove(id: string): Promise<void> {
-    try {
-      await this.#heddle.models.remove(id);
-    } catch (error) {
-      if (!(error instanceof NotFoundError)) throw error;
-    }
-  }
-
   /**
    * A changed spec changes the model; a number of replicas that another client has changed is written
-   * into the spec. A model that is gone is registered again.
+   * into the spec. A model that is gone is registered again. Resolves with the object as it is then: its
+   * status is about the changed spec, which is no request of Kubernetes' side.
    */
   async #follow(
     object: InferenceModelObject,
     id: string,
     { api }: Resources<InferenceModelObject>,
-  ): Promise<Model> {
-    const model = await this.#find(id);
+  ): Promise<{ readonly model: Model; readonly current: InferenceModelObject }> {
+    const current = object;
+    const model = await orNotFound(this.#heddle.models.get(id));
     const { spec } = object;
-    if (!model) return this.#heddle.models.register({ ...spec, id });
+    if (!model) return { model: await this.#heddle.models.register({ ...spec, id }), current };
     const isChanged = object.status?.observedGeneration !== object.metadata.generation;
     if (isChanged) {
       const scale = scaleOf(spec);
       if (scale && !hasScale(model, scale)) await this.#heddle.models.scale(id, scale);
       await this.#heddle.models.register({ ...spec, id });
-      return this.#heddle.models.get(id);
+      return { model: await this.#heddle.models.get(id), current };
     }
     const { wanted_replicas: wanted } = model;
     if (typeof wanted === "number" && spec.replicas !== undefined && spec.replicas !== wanted) {
-      await api.patch(object, { spec: { replicas: wanted } });
+      return { model, current: await api.patch(object, { spec: { replicas: wanted } }) };
     }
-    return model;
-  }
-
-  async #find(id: string): Promise<Model | undefined> {
-    try {
-      return await this.#heddle.models.get(id);
-    } catch (error) {
-      if (error instanceof NotFoundError) return undefined;
-      throw error;
-    }
-  }
-
-  async #refuse(
-    object: InferenceModelObject,
-    { api }: Resources<InferenceModelObject>,
-    reason: string,
-    message: string,
-  ): Promise<number> {
-    const isNew = object.status?.message !== message;
-    const written = await writeStatus(api, object, refusedStatus(reason, message));
-    if (isNew) await this.#events.record(written, "Warning", reason, message);
-    return REFUSED_MS;
+    return { model, current };
   }
 }
 

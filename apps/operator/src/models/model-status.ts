@@ -39,16 +39,3 @@ export function statusOfModel(model: Model) {
     ] satisfies ConditionNow[],
   };
 }
-
-/** The status of an object that the cluster does not take. */
-export function refusedStatus(reason: string, message: string) {
-  return {
-    phase: "Refused",
-    reason,
-    message,
-    conditions: [
-      { type: "Accepted", status: "False", reason, message },
-      { type: "Ready", status: "False", reason, message },
-    ] satisfies ConditionNow[],
-  };
-}

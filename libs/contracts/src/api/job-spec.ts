@@ -132,7 +132,7 @@ const environmentSchema = boundedRecord(
   (given) => systemBytes(Object.entries(given).flat()) <= MAX_ENVIRONMENT_BYTES,
   `expected at most ${MAX_ENVIRONMENT_BYTES} bytes of UTF-8 in all, 18 more a variable`,
 );
-const identifier = z
+export const identifier = z
   .string()
   .regex(
     /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/,

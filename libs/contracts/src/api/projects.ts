@@ -3,7 +3,7 @@ import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { pageQuery, pageSchema, stateQuery, time } from "./parameters.ts";
 
 /** The body of PUT /projects/{name}. */
-const putProjectRequest = z
+export const putProjectRequest = z
   .strictObject({
     weight: z.number().positive().max(1_000_000).default(1).describe("The fair-share weight."),
     quota: z

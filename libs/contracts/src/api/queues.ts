@@ -7,7 +7,7 @@ const strategy = z
   .describe("How the jobs of the queue are placed.");
 
 /** The body of PUT /queues/{name}. */
-const putQueueRequest = z
+export const putQueueRequest = z
   .strictObject({
     strategy: strategy.default("fragmentation"),
     max_length: z

@@ -3,7 +3,7 @@ import { replicaSchema } from "./models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery, time } from "./parameters.ts";
 
-const drainWorkerRequest = z
+export const drainWorkerRequest = z
   .strictObject({
     deadline_seconds: z
       .number()
