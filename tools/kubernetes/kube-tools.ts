@@ -12,7 +12,12 @@ export const CHART = join(ROOT, "helm", "heddle");
 
 /** The path of helm or kubectl: fetched, or on the PATH; undefined where there is none. */
 export function kubeTool(name: "helm" | "kubectl"): string | undefined {
-  const folders = [TOOLS_FOLDER, ...(process.env["PATH"] ?? "").split(delimiter)];
+  return [join(TOOLS_FOLDER, name)].find(isProgram) ?? installedProgram(name);
+}
+
+/** The path of a program on the PATH; undefined where there is none. */
+export function installedProgram(name: string): string | undefined {
+  const folders = (process.env["PATH"] ?? "").split(delimiter);
   return folders.map((folder) => join(folder, name)).find(isProgram);
 }
 

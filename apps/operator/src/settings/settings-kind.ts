@@ -1,12 +1,12 @@
 import type { ConditionNow } from "../kubernetes/custom-resource.ts";
 
 /** Values that can be compared as texts; undefined and absent are the same. */
-export type Settings = Readonly<Record<string, unknown>>;
+export type ThingSettings = Readonly<Record<string, unknown>>;
 
 /** A thing of the Heddle cluster that has settings. */
 export interface ClusterThing {
   readonly id: string;
-  readonly settings: Settings;
+  readonly settings: ThingSettings;
   /** What the status shows beside what all kinds have; null removes a field. */
   readonly status: Readonly<Record<string, unknown>>;
   readonly phase: string;
@@ -22,10 +22,10 @@ export interface SettingsKind<Spec> {
   list(): Promise<readonly ClusterThing[]>;
   get(id: string): Promise<ClusterThing | undefined>;
   /** What the spec asks for, with defaults; undefined where it asks for nothing. */
-  wanted(spec: Spec): Settings | undefined;
+  wanted(spec: Spec): ThingSettings | undefined;
   apply(id: string, spec: Spec): Promise<ClusterThing>;
   /** The merge patch with which a spec asks for these settings. */
-  patchOf(settings: Settings): object;
+  patchOf(settings: ThingSettings): object;
   /** The objects that things of the cluster have by themselves; undefined where users make them. */
   readonly mirror?: { readonly namespace: string; readonly cluster: string } | undefined;
 }

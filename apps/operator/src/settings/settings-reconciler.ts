@@ -5,7 +5,7 @@ import { isDeleting } from "../kubernetes/lifecycle.ts";
 import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
-import type { ClusterThing, Settings, SettingsKind } from "./settings-kind.ts";
+import type { ClusterThing, SettingsKind, ThingSettings } from "./settings-kind.ts";
 
 /** The settings of the cluster's thing when its object was made for it. */
 const MIRRORED = `${RESOURCE_GROUP}/settings`;
@@ -131,7 +131,7 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
 }
 
 /** Equal settings have equal texts, whatever the order of their fields. */
-function textOf(settings: Settings): string {
+function textOf(settings: ThingSettings): string {
   const entries = Object.entries(settings).filter(([, value]) => value !== undefined);
   return JSON.stringify(entries.sort(([left], [right]) => (left < right ? -1 : 1)));
 }

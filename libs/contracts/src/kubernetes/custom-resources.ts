@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { submitJobRequest } from "../api/job-spec.ts";
 import { registerModelRequest } from "../api/models.ts";
-import { AGE, COMMON_STATUS, type ResourceKind, text, time, whole } from "./resource-kind.ts";
+import { AGE, COMMON_STATUS, type ResourceKind, STATUS_FIELD } from "./resource-kind.ts";
+
+const { text, time, whole } = STATUS_FIELD;
 
 /** The spec of a TrainingJob: a job of the API, and what Kubernetes' users expect of one. */
 const trainingJobSpec = submitJobRequest.omit({ id: true }).extend({

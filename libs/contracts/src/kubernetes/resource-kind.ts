@@ -27,9 +27,12 @@ const conditions = {
   },
 } as const;
 
-export const text = { type: "string" } as const;
-export const whole = { type: "integer" } as const;
-export const time = { type: "string", format: "date-time" } as const;
+const text = { type: "string" } as const;
+const whole = { type: "integer" } as const;
+const time = { type: "string", format: "date-time" } as const;
+
+/** Schemas of fields of a status. */
+export const STATUS_FIELD = { text, whole, time };
 
 export const COMMON_STATUS = {
   observedGeneration: { type: "integer", description: "Of the spec that the status is about." },

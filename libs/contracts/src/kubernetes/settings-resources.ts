@@ -4,7 +4,9 @@ import { putProjectRequest } from "../api/projects.ts";
 import { putQueueRequest } from "../api/queues.ts";
 import { drainWorkerRequest } from "../api/workers.ts";
 import { PROJECT_NAME } from "../roles.ts";
-import { AGE, COMMON_STATUS, type ResourceKind, text, time, whole } from "./resource-kind.ts";
+import { AGE, COMMON_STATUS, type ResourceKind, STATUS_FIELD } from "./resource-kind.ts";
+
+const { text, time, whole } = STATUS_FIELD;
 
 const queueSpec = putQueueRequest.extend({
   name: identifier.optional().describe("The queue's name; absent: the object's."),
