@@ -4,6 +4,7 @@ import {
   BINDS_ROLES,
   HARDENED,
   LIMITS_SUBJECTS,
+  RECORDS_EVENTS,
   STORES_DOCUMENTS,
   versionOf,
 } from "./cluster-version.ts";
@@ -219,7 +220,7 @@ function registerModel(
   if (fault) return refuse("invalid_value", fault);
   const known = state.models.get(model.id);
   const isChange = known !== undefined && !sameJson(known, model);
-  if (isChange && !(replaces && known.lineage)) {
+  if (isChange && !(replaces && isReplaceable(state, known, model))) {
     return refuse("conflict", `the model ${model.id} is registered with other properties`);
   }
   const running = state.deployments.get(deployment.spec.key);
@@ -234,6 +235,12 @@ function registerModel(
   state.deployments.set(deployment.spec.key, running ?? deployment);
   if (isChange) dropUnused(state, known.deployment);
   return ACCEPTED;
+}
+
+/** A trained model gives way to one of its own project; before RECORDS_EVENTS to one of any. */
+function isReplaceable(state: ControlState, { lineage }: ModelRecord, next: ModelRecord): boolean {
+  if (!lineage) return false;
+  return versionOf(state) < RECORDS_EVENTS || lineage.project === next.lineage?.project;
 }
 
 /** Of a deployment that follows its load, what does not change by itself. */

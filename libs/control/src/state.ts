@@ -119,6 +119,8 @@ export interface ModelRecord {
   readonly backing: string;
   /** True where a smaller or random model substitutes for the one that the id names. */
   readonly standIn: boolean;
+  /** The only project that knows of it; every one if absent. */
+  readonly project?: string | undefined;
   /** The origin of a model that a job of this cluster has trained. */
   readonly lineage?: ModelLineageRecord | undefined;
 }

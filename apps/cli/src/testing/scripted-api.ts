@@ -17,6 +17,8 @@ export const MODELS = {
       served_context_tokens: 8192,
       backing: "a small model",
       stand_in: true,
+      visibility: "cluster",
+      project: null,
       family: "A",
       replicas: [{ node: "w1", phase: "pulling", pulled_bytes: 1, total_bytes: 2 }],
     },

@@ -79,6 +79,8 @@ function model(): object {
     context_window: 8192,
     backing: `scripted model of the ${flags["profile"]} profile`,
     stand_in: true,
+    visibility: "cluster",
+    project: null,
     weights: { file: "scripted.gguf" },
     replicas: [
       {

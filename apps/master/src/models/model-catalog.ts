@@ -4,10 +4,11 @@ import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
+import { type Caller, seesJobsOf } from "../http/identity/caller.ts";
 import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
 import { servedContextTokens, viewModel } from "./model-view.ts";
 
-type ModelUser = Pick<ApiKeyRecord, "id" | "models">;
+type ModelUser = Pick<Caller, "id" | "models" | "grants">;
 
 /** The registered models as a caller may see and call them. */
 export class ModelCatalog {
@@ -27,11 +28,12 @@ export class ModelCatalog {
   }
 
   /**
-   * The model that a caller names. Throws `model_not_found`, or `permission_denied` off its list.
+   * The model that a caller names. Throws `model_not_found`, also for one of another project, or
+   * `permission_denied` off its list.
    */
   resolve(id: string, key: ModelUser): ModelRecord {
     const model = this.#control.state.models.get(id);
-    if (!model) {
+    if (!model || !isKnownTo(key, model)) {
       const message = `The model \`${id}\` does not exist. GET /api/v1/models lists those that do.`;
       throw new AppError("model_not_found", message, { param: "model", model: id });
     }
@@ -42,14 +44,19 @@ export class ModelCatalog {
   list(key: ModelUser): Model[] {
     const nodes = this.#directory.nodes();
     const { deployments } = this.#control.state;
-    const models = [...this.#control.state.models.values()].filter(({ id }) => mayUse(key, id));
-    return models.map((model) => this.#show(model, deployments.get(model.deployment), nodes));
+    const models = [...this.#control.state.models.values()].filter(
+      (model) => mayUse(key, model.id) && isKnownTo(key, model),
+    );
+    return models.map((model) =>
+      this.#show(model, key, { deployment: deployments.get(model.deployment), nodes }),
+    );
   }
 
   /** The first chat model by id that the key may use and that a replica is ready to answer. */
   firstReadyChat(key: ModelUser): ModelRecord | undefined {
     return [...this.#control.state.models.values()]
-      .filter(({ id, capabilities }) => mayUse(key, id) && capabilities.includes("chat"))
+      .filter((model) => mayUse(key, model.id) && isKnownTo(key, model))
+      .filter(({ capabilities }) => capabilities.includes("chat"))
       .sort((one, other) => (one.id < other.id ? -1 : 1))
       .find((model) => this.readyReplicas(model) > 0 && !this.ranks(model));
   }
@@ -79,22 +86,34 @@ export class ModelCatalog {
 
   view(id: string, key: ModelUser): Model {
     const model = this.resolve(id, key);
-    return this.viewOf(model, this.#control.state.deployments.get(model.deployment));
+    return this.viewOf(model, key, this.#control.state.deployments.get(model.deployment));
   }
 
   /** A model that may have no deployment yet. */
-  viewOf(model: ModelRecord, deployment: DeploymentRecord | undefined): Model {
-    return this.#show(model, deployment, this.#directory.nodes());
+  viewOf(model: ModelRecord, key: ModelUser, deployment: DeploymentRecord | undefined): Model {
+    return this.#show(model, key, { deployment, nodes: this.#directory.nodes() });
   }
 
-  #show(
-    model: ModelRecord,
-    deployment: DeploymentRecord | undefined,
-    nodes: readonly NodeView[],
-  ): Model {
+  #show(model: ModelRecord, key: ModelUser, { deployment, nodes }: Served): Model {
     const failures = failedReplicas(this.#control.state, model.deployment);
-    return viewModel(model, deployment, nodes, { waitsFor: this.#waitsFor, failures });
+    const { lineage } = model;
+    const showsLineage = lineage !== undefined && seesJobsOf(key, lineage.project);
+    const held = { waitsFor: this.#waitsFor, failures, showsLineage };
+    return viewModel(model, deployment, nodes, held);
   }
+}
+
+/** What serves a model. */
+interface Served {
+  readonly deployment: DeploymentRecord | undefined;
+  readonly nodes: readonly NodeView[];
+}
+
+/** Permissions by which a caller knows of a project's models. */
+const OF_MODELS = ["models:read", "inference:create"];
+
+function isKnownTo({ grants }: Pick<Caller, "grants">, { project }: ModelRecord): boolean {
+  return project === undefined || OF_MODELS.some((each) => grants.may(each, project));
 }
 
 /** Throws `permission_denied` if the key has a list of models and the id is not on it. */

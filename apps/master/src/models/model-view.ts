@@ -11,11 +11,14 @@ interface HeldBack {
   readonly failures: readonly ReplicaRecord[];
 }
 
+/** Whether the caller may know of the job that has trained the model. */
+type ShowsLineage = { readonly showsLineage: boolean };
+
 export function viewModel(
   model: ModelRecord,
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
-  { waitsFor, failures }: HeldBack,
+  { waitsFor, failures, showsLineage }: HeldBack & ShowsLineage,
 ): Model {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
@@ -38,10 +41,12 @@ export function viewModel(
     capabilities: model.capabilities,
     backing: model.backing,
     stand_in: model.standIn,
+    visibility: model.project === undefined ? "cluster" : "project",
+    project: model.project ?? null,
     deployment: model.deployment,
     wanted_replicas: deployment?.replicas ?? 0,
     scaling: viewScaling(deployment),
-    lineage: model.lineage ? viewLineage(model.lineage) : null,
+    lineage: model.lineage && showsLineage ? viewLineage(model.lineage) : null,
     status: statusOf(replicas, failures, isAsleep(deployment)),
     replicas,
     waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],

@@ -96,6 +96,9 @@ const scaleModelRequest = z
 
 export type ModelScale = z.input<typeof scaleModelRequest>;
 
+/** Who may list, read and call a model: every project, or the one that it was registered in. */
+const visibilitySchema = z.enum(["cluster", "project"]);
+
 /** The body of POST /models: the id's promises, and what serves it. */
 export const registerModelRequest = z
   .strictObject({
@@ -115,6 +118,9 @@ export const registerModelRequest = z
       .default(["chat"]),
     backing: z.string().min(1).max(500).optional(),
     stand_in: z.boolean().default(false),
+    visibility: visibilitySchema
+      .optional()
+      .describe("`project`: it exists for the caller's project alone. `cluster` if absent."),
     source: z
       .string()
       .regex(SCHEMES, "expected hf://, https://, file:// or a like source")
@@ -273,6 +279,8 @@ const modelSchema = z
     capabilities: z.array(z.string()),
     backing: z.string(),
     stand_in: z.boolean(),
+    visibility: visibilitySchema,
+    project: z.string().nullable().describe("The only project that it exists for; null for all."),
     deployment: z.string(),
     wanted_replicas: replicasSchema.describe("How many replicas there are to be."),
     scaling: z
@@ -288,7 +296,9 @@ const modelSchema = z
       })
       .nullable()
       .describe("Null for a fixed number of replicas."),
-    lineage: lineageSchema.nullable().describe("Null for a model that no job has trained."),
+    lineage: lineageSchema
+      .nullable()
+      .describe("Null for a model that no job has trained, or none that the caller may see."),
     status: z
       .enum(["ready", "loading", "pulling", "failed", "idle", "unplaced"])
       .describe(

@@ -1,16 +1,14 @@
 import { AppError } from "@heddle/base/errors";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
-import { type Caller, callerText } from "../../http/identity/caller.ts";
+import {
+  type Caller,
+  callerText,
+  type JOB_PERMISSIONS,
+  seesJobsOf,
+} from "../../http/identity/caller.ts";
 
-type JobPermission = "jobs:read" | "jobs:cancel" | "jobs:create";
-
-const OF_JOBS: readonly JobPermission[] = ["jobs:read", "jobs:cancel", "jobs:create"];
-
-/** Whether a caller may know that jobs of the project exist. */
-export function seesJobsOf({ grants }: Caller, project: string): boolean {
-  return OF_JOBS.some((permission) => grants.may(permission, project));
-}
+type JobPermission = (typeof JOB_PERMISSIONS)[number];
 
 /**
  * The job, if the caller has the permission in its project. A job of a project that is not the

@@ -11,13 +11,13 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
-import { type Caller, requestCaller } from "../../http/identity/caller.ts";
+import { type Caller, requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
-import { jobOfCaller, noJob, seesJobsOf } from "./job-access.ts";
+import { jobOfCaller, noJob } from "./job-access.ts";
 import { JobAdmission } from "./job-admission.ts";
 import { viewWholeJob } from "./job-view.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
@@ -29,6 +29,9 @@ import {
   type Submitter,
   submitted,
 } from "./submission.ts";
+
+/** In place of a value that the reader may not see. */
+const MASKED = "***";
 
 /** States in which a job waits for a place and can be explained. */
 const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
@@ -177,8 +180,16 @@ export class JobService {
       seesJobsOf(caller, this.state.jobs.get(id)?.project ?? ""),
     );
     const explanation = WAITING.has(job.state) ? await this.#explainer.explain(job) : undefined;
-    return { ...view, explanation: explanation ? viewExplanation(explanation) : null };
+    const spec = readableSpec(view.spec, caller.grants.may("jobs:create", job.project));
+    return { ...view, spec, explanation: explanation ? viewExplanation(explanation) : null };
   }
+}
+
+/** Values of the environment may be passwords: only those who may submit to the project read them. */
+function readableSpec(spec: Job["spec"], maySubmit: boolean): Job["spec"] {
+  if (maySubmit) return spec;
+  const masked = Object.keys(spec.environment_variables).map((name) => [name, MASKED]);
+  return { ...spec, environment_variables: Object.fromEntries(masked) };
 }
 
 /** Without the id of a job that the reader does not see, for which this one leaves its place. */

@@ -11,11 +11,10 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
-import { requestCaller } from "../../http/identity/caller.ts";
+import { requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
-import { seesJobsOf } from "./job-access.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };
 

@@ -18,11 +18,11 @@ import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { refusalError } from "../../control-plane/propose.ts";
 import type { RequestedChange } from "../../http/idempotent-changes.ts";
-import { type Caller, callerText } from "../../http/identity/caller.ts";
+import { type Caller, callerText, seesJobsOf } from "../../http/identity/caller.ts";
 import { requireListed } from "../../models/model-catalog.ts";
 import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
-import { requireInProject, seesJobsOf } from "./job-access.ts";
+import { requireInProject } from "./job-access.ts";
 import { isJobId, newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
@@ -124,10 +124,11 @@ function checkModel(
   }
   requireListed(wanted.modelId, caller, param);
   const known = models.get(wanted.modelId);
-  if (!known || (wanted.replaces && known.lineage)) return;
-  const how = known.lineage
+  const isOwn = known?.lineage?.project === spec.project;
+  if (!known || (wanted.replaces && isOwn)) return;
+  const how = isOwn
     ? "Choose another id, or set `config.replace_model` to have it replaced."
-    : "No job has trained it, and so none can replace it: choose another id.";
+    : `No job${known.lineage ? " of this project" : ""} has trained it, and so none can replace it: choose another id.`;
   const message = `Invalid value for '${param}': the model ${wanted.modelId} is registered. ${how}`;
   throw new AppError("conflict", message, { param });
 }

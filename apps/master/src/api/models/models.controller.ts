@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
-import { STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
+import { RECORDS_EVENTS, STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -56,14 +56,21 @@ export class ModelsController {
 
   #registration(request: CallerRequest): RequestedChange<Model> {
     const body = bodyOf(modelOperations.register, request);
-    requireListed(body.id, requestCaller(request));
+    const caller = requestCaller(request);
+    requireListed(body.id, caller);
     const known = this.#control.state.models.get(body.id);
     // A repeated registration must give the same record, including its time.
     const createdAtMs = known?.createdAtMs ?? Date.now();
-    const { model, deployment } = toRecords(body, this.#control.state, createdAtMs);
+    const { model, deployment } = toRecords(body, this.#control.state, {
+      atMs: createdAtMs,
+      project: caller.project,
+    });
+    if (model.project !== undefined && versionOf(this.#control.state) < RECORDS_EVENTS) {
+      throw tooOld("visibility");
+    }
     requireVersion(this.#control.state, deployment);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };
-    return { command, answer: this.#models.viewOf(model, deployment) };
+    return { command, answer: this.#models.viewOf(model, caller, deployment) };
   }
 
   @Serves(modelOperations.scale)
@@ -86,7 +93,9 @@ export class ModelsController {
 
   @Serves(modelOperations.remove)
   async remove(@Req() request: CallerRequest, @Param("id") id: string): Promise<DeletedModel> {
-    requireListed(id, requestCaller(request));
+    const caller = requestCaller(request);
+    requireListed(id, caller);
+    this.#models.resolve(id, caller);
     await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
     return { id, object: "model", deleted: true };
   }

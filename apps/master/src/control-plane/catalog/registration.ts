@@ -20,11 +20,11 @@ type Served = Omit<LlamaDeployment, "key"> | Omit<UpstreamDeployment, "key">;
 /** Characters of an upstream's model in its deployment's key. */
 const MAX_SLUG = 100;
 
-/** The records of a registration: a deployment that serves in the same way is shared. */
+/** The records of a registration by a caller of the project: a deployment that serves in the same way is shared. */
 export function toRecords(
   request: RegisterModelRequest,
   state: ControlState,
-  atMs: number,
+  { atMs, project }: { readonly atMs: number; readonly project: string },
 ): { model: ModelRecord; deployment: DeploymentRecord } {
   const served = servedBy(request);
   const resources = resourcesOf(request);
@@ -44,6 +44,7 @@ export function toRecords(
     deployment: deployment.spec.key,
     backing: request.backing ?? backingOf(served),
     standIn: request.stand_in,
+    ...(request.visibility === "project" && { project }),
   };
   return { model, deployment };
 }

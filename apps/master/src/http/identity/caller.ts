@@ -25,3 +25,10 @@ export function requestCaller({ apiKey }: { readonly apiKey: Caller | null }): C
   if (!apiKey) throw new Error("no call gets here without a caller");
   return apiKey;
 }
+
+export const JOB_PERMISSIONS = ["jobs:read", "jobs:cancel", "jobs:create"] as const;
+
+/** Whether a caller may know that jobs of the project exist. */
+export function seesJobsOf({ grants }: Pick<Caller, "grants">, project: string): boolean {
+  return JOB_PERMISSIONS.some((permission) => grants.may(permission, project));
+}

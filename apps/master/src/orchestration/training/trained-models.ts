@@ -1,5 +1,6 @@
 import type { Clock } from "@heddle/base/clock";
 import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
+import { RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import { MODEL_ARTIFACT, registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
@@ -8,6 +9,7 @@ import { z } from "zod";
 import { weightsKeyOf } from "../../control-plane/catalog/registration.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
+import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import type { ArtifactReader, KnownArtifact } from "../../task-output/artifact-reader.ts";
 
 const LINEAGE_ARTIFACT = "lineage.json";
@@ -93,6 +95,7 @@ async function recordsOf(
   const { context_length: given } = { ...recorded?.config, ...spec.config };
   const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
   const deployment = deploymentOf(known, modelId, contextWindow);
+  const isOfProject = job.project !== DEFAULT_PROJECT && versionOf(control.state) >= RECORDS_EVENTS;
   const model: ModelRecord = {
     id: modelId,
     family: "trained",
@@ -104,6 +107,7 @@ async function recordsOf(
     deployment: deployment.spec.key,
     backing: `${MODEL_ARTIFACT} of the job ${job.name} (${job.id})`,
     standIn: false,
+    ...(isOfProject && { project: job.project }),
     createdAtMs: job.endedAtMs ?? job.submittedAtMs,
     lineage,
   };

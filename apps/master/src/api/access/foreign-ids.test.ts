@@ -1,0 +1,187 @@
+// holds: access-projects, access-foreign-ids
+
+import type { Route } from "@heddle/contracts/api/cluster";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { send } from "../../../test/http.ts";
+import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+
+// Every route of a live master's table, tried with what another project has.
+
+const PERMISSIONS = [
+  "inference:create",
+  "files:*",
+  "batches:*",
+  "models:read",
+  "models:deploy",
+  "jobs:read",
+  "jobs:create",
+  "jobs:cancel",
+  "events:read",
+];
+const SECRET = "canary-value-5f1c";
+
+let server: TestMaster;
+let routes: Route[];
+let owner: string;
+let stranger: string;
+/** What the owner has, by the first part of its routes, and an id that nothing has. */
+const ids = new Map<string, { readonly own: string; readonly unknown: string }>();
+
+beforeAll(async () => {
+  server = await startTestMaster();
+  const listed = await send(server, "GET", "/api/v1/endpoints");
+  routes = ((await listed.json()) as { data: Route[] }).data;
+  const keyOf = async (project: string) =>
+    (await server.addKey({ scopes: PERMISSIONS, project })).text;
+  [owner, stranger] = [await keyOf("canary-tenant"), await keyOf("other")];
+  await send(server, "PUT", "/api/v1/projects/canary-tenant", { weight: 2 });
+  await makeAll();
+});
+afterAll(() => server.master.close());
+
+async function make(path: string, body: unknown): Promise<Record<string, string>> {
+  const reply = await send(server, "POST", `/api/v1/${path}`, body, { key: owner });
+  const made = (await reply.json()) as Record<string, string>;
+  expect([200, 202], `${path}: ${JSON.stringify(made)}`).toContain(reply.status);
+  return made;
+}
+
+async function makeAll(): Promise<void> {
+  const file = await upload();
+  const [job, conversation, model] = [
+    await make("jobs", {
+      name: "canary-job",
+      command: "true",
+      environment_variables: { TOKEN: SECRET },
+    }),
+    await make("conversations", { metadata: { note: "canary-note" } }),
+    await make("models", {
+      id: "canary-model",
+      source: "file:///canary-weights.gguf",
+      visibility: "project",
+    }),
+  ];
+  const batch = await make("batches", {
+    input_file_id: file,
+    endpoint: "/v1/chat/completions",
+    completion_window: "24h",
+  });
+  const of = (own: string) => ({ own, unknown: `${own.slice(0, -4)}zzzz` });
+  ids.set("jobs", { own: job["job_id"] ?? "", unknown: "job_00000000000000000000000000" });
+  ids.set("files", of(file));
+  ids.set("conversations", of(conversation["id"] ?? ""));
+  ids.set("batches", of(batch["id"] ?? ""));
+  ids.set("models", of(model["id"] ?? ""));
+  ids.set("projects", of("canary-tenant"));
+}
+
+async function upload(): Promise<string> {
+  const form = new FormData();
+  form.set("purpose", "batch");
+  form.set("file", new File(["{}\n"], "canary-file.jsonl"));
+  const headers = { authorization: `Bearer ${owner}` };
+  const reply = await fetch(`${server.url}/api/v1/files`, { method: "POST", headers, body: form });
+  expect(reply.status).toBe(200);
+  return ((await reply.json()) as { id: string }).id;
+}
+
+/** The answer without what differs between calls, and `ID` in place of the id. */
+async function answerOf(reply: Response, id: string): Promise<string> {
+  const text = (await reply.text()).replaceAll(id, "ID").replace(/"request_id":"[^"]*"/, "");
+  return `${reply.status} ${text.replace(/req_[0-9A-Za-z]+/g, "")}`;
+}
+
+describe("what another project has", { timeout: 60_000 }, () => {
+  it("foreign ids: every route answers as for an id that nothing has", async () => {
+    let tried = 0;
+    for (const { method, path } of routes) {
+      const [root = ""] = path.replace("/api/v1/", "").split("/");
+      const known = ids.get(root);
+      if (!known || !path.includes("/:") || method === "PUT") continue;
+      const ask = async (id: string) => {
+        const at = path.replace(/:[A-Za-z]+/, id).replace(/[:*][A-Za-z]+/g, "x");
+        const body = method === "GET" || method === "DELETE" ? undefined : {};
+        return answerOf(await send(server, method, at, body, { key: stranger }), id);
+      };
+      const [foreign, unknown] = [await ask(known.own), await ask(known.unknown)];
+      expect(foreign, `${method} ${path}`).toBe(unknown);
+      expect(foreign, `${method} ${path}`).toMatch(/^(404|400) /);
+      tried++;
+    }
+    expect(tried).toBeGreaterThan(20);
+  });
+
+  it("foreign ids: bodies that name them are refused as for unknown ones", async () => {
+    const chat = { messages: [{ role: "user", content: "hi" }] };
+    const batch = { endpoint: "/v1/chat/completions", completion_window: "24h" };
+    const tries: readonly [string, string, (id: string) => object][] = [
+      ["models", "chat/completions", (model) => ({ ...chat, model })],
+      ["models", "completions", (model) => ({ prompt: "hi", model })],
+      ["models", "embeddings", (model) => ({ input: "hi", model })],
+      ["models", "responses", (model) => ({ input: "hi", model })],
+      ["models", "messages", (model) => ({ ...chat, max_tokens: 1, model })],
+      ["files", "batches", (input_file_id) => ({ ...batch, input_file_id })],
+      [
+        "conversations",
+        "responses",
+        (conversation) => ({ input: "hi", model: "FamilyA-1-2B", conversation }),
+      ],
+      ["jobs", "jobs", (id) => ({ name: "depends", command: "true", dependencies: [id] })],
+    ];
+    for (const [root, path, bodyOf] of tries) {
+      const { own, unknown } = ids.get(root)!;
+      const ask = async (id: string) => {
+        const sent = send(server, "POST", `/api/v1/${path}`, bodyOf(id), { key: stranger });
+        return answerOf(await sent, id);
+      };
+      const foreign = await ask(own);
+      expect(foreign, `${path} with ${root}`).toBe(await ask(unknown));
+      expect(foreign, `${path} with ${root}`).toMatch(/^(404|422|400) /);
+    }
+  });
+
+  it("foreign ids: no list and no description shows them", async () => {
+    let read = 0;
+    for (const { method, path } of routes) {
+      // The metrics are for operators: they name projects, jobs and models.
+      if (method !== "GET" || /[:*]/.test(path) || path === "/metrics") continue;
+      const reply = await send(server, method, path, undefined, { key: stranger });
+      const text = await reply.text();
+      expect(text, path).not.toMatch(/canary/);
+      for (const [root, { own }] of ids) expect(text, `${path}: ${root}`).not.toContain(own);
+      read++;
+    }
+    expect(read).toBeGreaterThan(20);
+    const page = await (
+      await send(server, "GET", "/api/v1/models", undefined, { key: owner })
+    ).text();
+    expect(page).toContain("canary-model");
+  });
+
+  it("environment: values are read only by those who may submit", async () => {
+    const path = `/api/v1/jobs/${ids.get("jobs")?.own}`;
+    const { text: viewer } = await server.addKey({
+      scopes: [],
+      role: "viewer",
+      project: "canary-tenant",
+    });
+    const read = async (key: string) =>
+      (await send(server, "GET", path, undefined, { key })).text();
+    expect(await read(owner)).toContain(SECRET);
+    const masked = await read(viewer);
+    expect(masked).not.toContain(SECRET);
+    expect(JSON.parse(masked)).toMatchObject({
+      spec: { environment_variables: { TOKEN: "***" } },
+    });
+  });
+
+  it("models: one of a project is listed, removed and replaced there alone", async () => {
+    const path = "/api/v1/models/canary-model";
+    const remove = (key: string) => send(server, "DELETE", path, undefined, { key });
+    expect((await remove(stranger)).status).toBe(404);
+    const view = await send(server, "GET", path, undefined, { key: owner });
+    expect(await view.json()).toMatchObject({ visibility: "project", project: "canary-tenant" });
+    expect((await send(server, "GET", path)).status).toBe(200);
+    expect((await remove(owner)).status).toBe(200);
+  });
+});
