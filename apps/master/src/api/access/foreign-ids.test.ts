@@ -23,7 +23,7 @@ const SECRET = "canary-value-5f1c";
 let server: TestMaster;
 let routes: Route[];
 let owner: string;
-let stranger: string;
+let outsider: string;
 /** What the owner has, by the first part of its routes, and an id that nothing has. */
 const ids = new Map<string, { readonly own: string; readonly unknown: string }>();
 
@@ -33,7 +33,7 @@ beforeAll(async () => {
   routes = ((await listed.json()) as { data: Route[] }).data;
   const keyOf = async (project: string) =>
     (await server.addKey({ scopes: PERMISSIONS, project })).text;
-  [owner, stranger] = [await keyOf("canary-tenant"), await keyOf("other")];
+  [owner, outsider] = [await keyOf("canary-tenant"), await keyOf("other")];
   await send(server, "PUT", "/api/v1/projects/canary-tenant", { weight: 2 });
   await makeAll();
 });
@@ -101,7 +101,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
       const ask = async (id: string) => {
         const at = path.replace(/:[A-Za-z]+/, id).replace(/[:*][A-Za-z]+/g, "x");
         const body = method === "GET" || method === "DELETE" ? undefined : {};
-        return answerOf(await send(server, method, at, body, { key: stranger }), id);
+        return answerOf(await send(server, method, at, body, { key: outsider }), id);
       };
       const [foreign, unknown] = [await ask(known.own), await ask(known.unknown)];
       expect(foreign, `${method} ${path}`).toBe(unknown);
@@ -131,7 +131,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
     for (const [root, path, bodyOf] of tries) {
       const { own, unknown } = ids.get(root)!;
       const ask = async (id: string) => {
-        const sent = send(server, "POST", `/api/v1/${path}`, bodyOf(id), { key: stranger });
+        const sent = send(server, "POST", `/api/v1/${path}`, bodyOf(id), { key: outsider });
         return answerOf(await sent, id);
       };
       const foreign = await ask(own);
@@ -145,7 +145,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
     for (const { method, path } of routes) {
       // The metrics are for operators: they name projects, jobs and models.
       if (method !== "GET" || /[:*]/.test(path) || path === "/metrics") continue;
-      const reply = await send(server, method, path, undefined, { key: stranger });
+      const reply = await send(server, method, path, undefined, { key: outsider });
       const text = await reply.text();
       expect(text, path).not.toMatch(/canary/);
       for (const [root, { own }] of ids) expect(text, `${path}: ${root}`).not.toContain(own);
@@ -178,7 +178,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
   it("models: one of a project is listed, removed and replaced there alone", async () => {
     const path = "/api/v1/models/canary-model";
     const remove = (key: string) => send(server, "DELETE", path, undefined, { key });
-    expect((await remove(stranger)).status).toBe(404);
+    expect((await remove(outsider)).status).toBe(404);
     const view = await send(server, "GET", path, undefined, { key: owner });
     expect(await view.json()).toMatchObject({ visibility: "project", project: "canary-tenant" });
     expect((await send(server, "GET", path)).status).toBe(200);
