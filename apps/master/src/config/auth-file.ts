@@ -43,6 +43,13 @@ const oauth2 = z.strictObject({
       roles: claim.optional(),
     })
     .prefault({}),
+  introspection: z
+    .strictObject({
+      endpoint: z.string().max(500).refine(isSecureUrl, "expected https://..."),
+      client_id: z.string().min(1).max(200),
+      client_secret_file: z.string().min(1).max(4_096),
+    })
+    .optional(),
   parameters: z.record(z.string().max(100), z.string().max(500)).default({}),
   roles_prefix: z.string().max(100).default("heddle:"),
 });

@@ -1,11 +1,21 @@
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 512 * 1024;
 
+/** A form to post; the document is the answer. */
+export interface PostedForm {
+  readonly body: URLSearchParams;
+  readonly authorization: string;
+}
+
 /** A small JSON document. Redirects are refused; it has 5 s and 512 KiB. */
-export async function fetchJson(url: URL): Promise<unknown> {
+export async function fetchJson(url: URL, form?: PostedForm): Promise<unknown> {
   const response = await fetch(url, {
     redirect: "error",
-    headers: { accept: "application/json" },
+    headers: {
+      accept: "application/json",
+      ...(form && { authorization: form.authorization }),
+    },
+    ...(form && { method: "POST", body: form.body }),
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });
   if (!response.ok) {

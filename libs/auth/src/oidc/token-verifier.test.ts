@@ -3,6 +3,7 @@
 import { createHmac } from "node:crypto";
 import { exportSPKI, type JWTPayload } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { isActiveToken } from "./introspection.ts";
 import { IssuerKeys } from "./issuer-keys.ts";
 import { KeyServer, signedToken, signingKey } from "./testing/key-server.ts";
 import { type TokenRules, TokenVerifier } from "./token-verifier.ts";
@@ -226,5 +227,28 @@ describe("a verified token", () => {
     finds = 0;
     await counted.verify(long);
     expect(finds).toBe(1);
+  });
+});
+
+describe("introspection", () => {
+  it("tokens: a revoked one is refused within 60 s, and without an answer none is", async () => {
+    let nowMs = NOW_MS;
+    const keys = new IssuerKeys({ issuer: server.issuer, now: () => performance.now() });
+    const client = { clientId: "heddle api", clientSecret: "p+w/d" };
+    const endpoint = `${server.issuer}/introspect`;
+    const isActive = (text: string) => isActiveToken(text, { endpoint, ...client });
+    const tokens = new TokenVerifier(rules(), keys.find, () => nowMs, isActive);
+    const token = await signedToken(key, claims());
+    expect(await tokens.verify(token)).toMatchObject({ subject: "alice" });
+    server.revoked.add(token);
+    nowMs += 60_000;
+    await expect(tokens.verify(token)).rejects.toThrow(/identity provider has revoked it/);
+    const other = await signedToken(key, claims({ sub: "bob" }));
+    server.status = 500;
+    await expect(tokens.verify(other)).rejects.toMatchObject({ code: "unavailable" });
+    server.status = 200;
+    expect(await tokens.verify(other)).toMatchObject({ subject: "bob" });
+    const wrong = (text: string) => isActiveToken(text, { endpoint, ...client, clientSecret: "x" });
+    expect(await wrong(other)).toBe(false);
   });
 });

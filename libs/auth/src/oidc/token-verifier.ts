@@ -32,14 +32,21 @@ export class TokenVerifier {
   readonly #rules: TokenRules;
   readonly #findKey: JWTVerifyGetKey;
   readonly #now: () => number;
+  readonly #isActive: ((text: string) => Promise<boolean>) | undefined;
   /** By the SHA-256 of the text. */
   readonly #remembered = new Map<string, Verified>();
 
-  /** `now`: milliseconds since the epoch. */
-  constructor(rules: TokenRules, findKey: JWTVerifyGetKey, now: () => number) {
+  /** `now`: milliseconds since the epoch. `isActive`: whether the issuer has not revoked it. */
+  constructor(
+    rules: TokenRules,
+    findKey: JWTVerifyGetKey,
+    now: () => number,
+    isActive?: (text: string) => Promise<boolean>,
+  ) {
     this.#rules = rules;
     this.#findKey = findKey;
     this.#now = now;
+    this.#isActive = isActive;
   }
 
   /** Whether a text has the form of such a token; keys have not. */
@@ -58,9 +65,13 @@ export class TokenVerifier {
     const known = this.#remembered.get(name);
     if (known && this.#now() < known.untilMs) return known.user;
     this.#remembered.delete(name);
+    const fromMs = this.#now();
     const payload = await this.#payloadOf(text);
     const user = userOfClaims(payload, this.#rules.claims);
-    this.#remember(name, { user, untilMs: this.#trustedUntil(payload) });
+    if (this.#isActive && !(await this.#isActive(text))) {
+      throw refusedToken("its identity provider has revoked it; sign in again");
+    }
+    this.#remember(name, { user, untilMs: this.#trustedUntil(payload, fromMs) });
     return user;
   }
 
@@ -82,9 +93,9 @@ export class TokenVerifier {
     }
   }
 
-  #trustedUntil({ exp = 0 }: JWTPayload): number {
+  #trustedUntil({ exp = 0 }: JWTPayload, fromMs: number): number {
     const expiresAtMs = (exp + this.#rules.clockSkewS) * 1_000;
-    return Math.min(this.#now() + TRUSTED_MS, expiresAtMs);
+    return Math.min(fromMs + TRUSTED_MS, expiresAtMs);
   }
 
   #remember(name: string, verified: Verified): void {

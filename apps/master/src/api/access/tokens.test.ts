@@ -1,11 +1,12 @@
 // holds: access-tokens
 
+import { createHmac } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { KeyServer, signedToken, signingKey } from "@heddle/auth/oidc/testing/key-server";
 import type { AccessMethods, CallerView } from "@heddle/contracts/api/access/bindings";
-import type { JWTPayload } from "jose";
+import { exportSPKI, type JWTPayload } from "jose";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -21,12 +22,19 @@ beforeAll(async () => {
   key = await issuer.addKey("k1");
   folder = mkdtempSync(join(tmpdir(), "heddle-auth-file-"));
   const authFile = join(folder, "auth.json");
+  const secretFile = join(folder, "secret");
+  writeFileSync(secretFile, "p+w/d\n");
   const settings = {
     method: "oauth2",
     oauth2: {
       issuer: issuer.issuer,
       audience: "heddle",
       client_id: "heddle-cli",
+      introspection: {
+        endpoint: `${issuer.issuer}/introspect`,
+        client_id: "heddle api",
+        client_secret_file: secretFile,
+      },
       claims: { groups: "groups", roles: "roles" },
     },
     rbac: {
@@ -112,7 +120,17 @@ describe("access tokens over HTTP", () => {
 
   it("that are forged are 401 with a challenge, on both APIs", async () => {
     const foreignKey = await signingKey("k1");
+    const exp = Math.floor(Date.now() / 1_000) + 300;
+    const alice = { iss: issuer.issuer, aud: "heddle", sub: "alice", exp };
+    const revoked = await tokenOf({ sub: "alice", jti: "revoked" });
+    issuer.revoked.add(revoked);
     const forged = [
+      revoked,
+      await tokenOf({ sub: "alice", iss: "https://other.example" }),
+      await tokenOf({ sub: "alice", nbf: Math.floor(Date.now() / 1_000) + 3_600 }),
+      await tokenOf({ sub: "alice" }, await signingKey("no-such-kid")),
+      `${encoded({ alg: "none", typ: "at+jwt" })}.${encoded(alice)}.`,
+      await hmacToken(alice),
       await tokenOf({ sub: "alice" }, foreignKey),
       await tokenOf({ sub: "alice", aud: "other" }),
       await tokenOf({ sub: "alice", exp: 1 }),
@@ -150,6 +168,15 @@ describe("access tokens over HTTP", () => {
     expect(oauth2).toMatchObject({ issuer: issuer.issuer, client_id: "heddle-cli" });
   });
 });
+
+const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+/** Signed by the public key of the issuer as if it were a shared secret. */
+async function hmacToken(claims: object): Promise<string> {
+  const secret = await exportSPKI(key.publicKey);
+  const signed = `${encoded({ alg: "HS256", kid: "k1", typ: "at+jwt" })}.${encoded(claims)}`;
+  return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
+}
 
 /** The first line of the answer to a request with exactly these headers. */
 async function rawStatus(...headers: string[]): Promise<string> {

@@ -1,6 +1,9 @@
+import { readFileSync } from "node:fs";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
+import { isActiveToken } from "@heddle/auth/oidc/introspection";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { AuthSettings } from "../../config/auth-file.ts";
@@ -49,5 +52,30 @@ function tokenVerifier(
     clockSkewS: settings.clock_skew_seconds,
     claims: { user: claims.user, groups: claims.groups, roles: claims.roles, rolesPrefix },
   };
-  return new TokenVerifier(rules, keys.find, Date.now);
+  return new TokenVerifier(rules, keys.find, Date.now, introspection(settings, logger));
+}
+
+function introspection(
+  { introspection: asked }: NonNullable<AuthSettings["oauth2"]>,
+  logger: Logger,
+): ((token: string) => Promise<boolean>) | undefined {
+  if (!asked) return undefined;
+  const { endpoint, client_id: clientId, client_secret_file: file } = asked;
+  const clientSecret = secretOf(file);
+  const onFailure = ({ message }: Error) =>
+    logger.warn({ endpoint, why: message }, "the identity provider did not check a token");
+  return (token) => isActiveToken(token, { endpoint, clientId, clientSecret, onFailure });
+}
+
+function secretOf(file: string): string {
+  const setting = "oauth2.introspection.client_secret_file of --auth-file";
+  let secret: string;
+  try {
+    secret = readFileSync(file, "utf8").trim();
+  } catch (error) {
+    const message = `${setting}: ${file} cannot be read: ${(error as Error).message}.`;
+    throw new AppError("invalid_value", message, { cause: error });
+  }
+  if (secret !== "") return secret;
+  throw new AppError("invalid_value", `${setting}: ${file} is empty; it has the client's secret.`);
 }

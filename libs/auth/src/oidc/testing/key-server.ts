@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import {
   type CryptoKey,
   exportJWK,
@@ -8,6 +9,9 @@ import {
   type JWTPayload,
   SignJWT,
 } from "jose";
+
+/** `heddle api` with the secret `p+w/d`, encoded as RFC 6749 says. */
+const INTROSPECTING_CLIENT = `Basic ${Buffer.from("heddle+api:p%2Bw%2Fd").toString("base64")}`;
 
 interface SigningKey {
   readonly kid: string;
@@ -26,12 +30,22 @@ export class KeyServer {
       return;
     }
     response.writeHead(200, { "content-type": "application/json" });
+    if (request.url === "/introspect") {
+      void text(request).then((body) => {
+        const token = new URLSearchParams(body).get("token") ?? "";
+        const isClient = request.headers.authorization === INTROSPECTING_CLIENT;
+        response.end(JSON.stringify({ active: isClient && !this.revoked.has(token) }));
+      });
+      return;
+    }
     const isKeys = request.url === "/keys";
     const metadata = { issuer: this.namedIssuer ?? this.issuer, jwks_uri: `${this.issuer}/keys` };
     const keys = { keys: this.keys.map(({ jwk }) => jwk) };
     response.end(this.text ?? JSON.stringify(isKeys ? keys : metadata));
   });
   keys: SigningKey[] = [];
+  /** Tokens that `/introspect` calls inactive. */
+  readonly revoked = new Set<string>();
   /** Requests until now: two for each read of the keys. */
   reads = 0;
   status = 200;
