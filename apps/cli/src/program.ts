@@ -168,7 +168,9 @@ function addReaders(program: Command, lazy: Lazy): void {
       "GPUs per replica, of one node, allocated by the scheduler (default: none)",
     )
     .option("--gpu-type <types>", "comma-separated accepted GPU types")
-    .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB");
+    .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB")
+    .option("--adapter-of <id>", "the source is a LoRA adapter over that model")
+    .option("--adapter-scale <factor>", "strength of the adapter (default: 1)");
   scalingFlags(register).action(
     lazy(async () => (await import("./commands/models.ts")).registerModel),
   );

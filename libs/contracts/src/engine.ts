@@ -120,6 +120,17 @@ export interface GenerateRequest {
   readonly format: OutputFormat;
   /** Absent where no tool is called. */
   readonly toolUse?: ToolUse | undefined;
+  /** Absent for the model as it is. */
+  readonly adapter?: AdapterSpec | undefined;
+}
+
+/** A LoRA adapter over the model of a deployment. */
+export interface AdapterSpec {
+  readonly weights: WeightsSpec;
+  /** What its change of the weights is multiplied by. */
+  readonly scale: number;
+  /** Its file, once a worker has it. */
+  readonly path?: string | undefined;
 }
 
 /** A document and what it is ranked by: its vector is the score, or the scores of several labels. */

@@ -33,6 +33,8 @@ export type WeightsSource =
   | {
       readonly kind: "builtin";
       readonly text: string;
+      /** A LoRA adapter of the tiny model, in place of the model. */
+      readonly isAdapter?: boolean | undefined;
       readonly seed?: number | undefined;
       readonly contextTokens?: number | undefined;
     };
@@ -45,8 +47,10 @@ export interface ArtifactName {
   readonly name: string;
 }
 
+const BUILTINS: ReadonlySet<string> = new Set(["tiny", "tiny-adapter"]);
+
 const FORMS =
-  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, builtin://tiny[?seed=1&context=8192]";
+  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, builtin://tiny[?seed=1&context=8192], builtin://tiny-adapter[?seed=1]";
 
 // Names and versions become arguments of npm and pip, so options, addresses of registries and paths
 // are refused.
@@ -85,7 +89,7 @@ function tryParse(text: string): WeightsSource | undefined {
     case "artifact":
       return parseArtifact(text);
     case "builtin":
-      return withUrl(text, (url) => (url.host === "tiny" ? parseBuiltin(text, url) : undefined));
+      return withUrl(text, (url) => (BUILTINS.has(url.host) ? parseBuiltin(text, url) : undefined));
     default:
       return undefined;
   }
@@ -137,7 +141,9 @@ function parseBuiltin(text: string, url: URL): WeightsSource | undefined {
   const usable = [seed, contextTokens].every(
     (value) => value === undefined || (Number.isInteger(value) && value >= 0 && value < 2 ** 32),
   );
-  return usable ? { kind: "builtin", text, seed, contextTokens } : undefined;
+  if (!usable) return undefined;
+  const isAdapter = url.host === "tiny-adapter";
+  return { kind: "builtin", text, seed, contextTokens, ...(isAdapter && { isAdapter }) };
 }
 
 function isPlainPath(path: string): boolean {

@@ -1,4 +1,4 @@
-import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { DeploymentSpec, WeightsSpec } from "@heddle/contracts/engine";
 import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessPolicyRecord, RoleRecord, SubjectRecord } from "./access/records.ts";
@@ -123,6 +123,16 @@ export interface ModelRecord {
   readonly project?: string | undefined;
   /** The origin of a model that a job of this cluster has trained. */
   readonly lineage?: ModelLineageRecord | undefined;
+  /** A LoRA adapter with which the deployment answers under this id. */
+  readonly adapter?: ModelAdapterRecord | undefined;
+}
+
+/** An adapter over the model that a deployment serves. */
+export interface ModelAdapterRecord {
+  /** The id of the model that it was registered over. */
+  readonly base: string;
+  readonly weights: WeightsSpec;
+  readonly scale: number;
 }
 
 /** The inputs of a trained model. */

@@ -40,6 +40,7 @@ import type {
   TokenLogprob as WireLogprob,
 } from "@heddle/contracts/generated/heddle/v1/TokenLogprob";
 import type { Usage__Output } from "@heddle/contracts/generated/heddle/v1/Usage";
+import { decodeWeights, encodeWeights } from "./node-codec.ts";
 
 /**
  * Converts requests and events between their contract (libs/contracts/src/engine.ts) and their
@@ -183,6 +184,10 @@ function encodeRequest(request: GenerateRequest): WireRequest {
     minTokens: request.minTokens,
     ignoreEnd: request.ignoreEnd,
     deterministic: request.deterministic,
+    adapter: request.adapter && {
+      weights: encodeWeights(request.adapter.weights),
+      scale: request.adapter.scale,
+    },
   };
 }
 
@@ -214,6 +219,12 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
     ...(message.reasoningTokens !== undefined && { reasoningTokens: message.reasoningTokens }),
     ...(message.echo && { echo: true }),
     ...(toolUse && { toolUse }),
+    ...(message.adapter && {
+      adapter: {
+        weights: decodeWeights(message.adapter.weights),
+        scale: message.adapter.scale,
+      },
+    }),
   };
 }
 

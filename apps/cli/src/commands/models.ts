@@ -123,7 +123,8 @@ function percent(part: number, whole: number): string {
 export async function registerModel(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const flags = command.opts() as Record<string, string | undefined>;
-  const { source, replicas: wanted, gpuType } = flags;
+  const { source, replicas: wanted, gpuType, adapterOf: base } = flags;
+  const scale = amountOf(flags, "adapterScale");
   const needed = {
     gpu_count: amountOf(flags, "gpus"),
     gpu_type: gpuType?.split(","),
@@ -134,6 +135,7 @@ export async function registerModel(command: Command): Promise<number> {
     source,
     replicas: wanted === "every-worker" ? wanted : amountOf(flags, "replicas"),
     scaling: scalingOf(flags),
+    adapter: base !== undefined || scale !== undefined ? { base, scale } : undefined,
     resources: Object.values(needed).some((value) => value !== undefined) ? needed : undefined,
   };
   // Unset flags are left out; the cluster validates the rest.

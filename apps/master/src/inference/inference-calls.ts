@@ -259,9 +259,10 @@ export class InferenceCalls {
     const { dispatch, deadlineMs } = this.parts;
     const fairKey = http.apiKey?.id ?? "";
     const { deployment } = model;
+    const adapted = withAdapter(request, model);
     const priority = priorityNumber(permitted.priority, later);
     const answer = await dispatch.start(
-      { requestId: http.id, deployment, request, fairKey, deadlineMs, priority },
+      { requestId: http.id, deployment, request: adapted, fairKey, deadlineMs, priority },
       signal,
       wait,
     );
@@ -388,9 +389,21 @@ export class InferenceCalls {
   }
 }
 
-/** What names the computer of an answer: the deployment, and whether it is a stand-in. */
+/** Readings of text are those of the base model. */
+function withAdapter(request: EngineRequest, { id, adapter }: ModelRecord): EngineRequest {
+  if (adapter === undefined || request.kind === "read") return request;
+  if (request.kind === undefined) {
+    return { ...request, adapter: { weights: adapter.weights, scale: adapter.scale } };
+  }
+  const message = `The model \`${id}\` is an adapter over \`${adapter.base}\` and gives text only. Use \`${adapter.base}\`, or a model for embeddings.`;
+  throw new AppError("invalid_value", message, { param: "model", model: id });
+}
+
+/** What names the computer of an answer: deployment, adapter, and whether it is a stand-in. */
 export function fingerprintOf(model: ModelRecord): string {
-  return model.standIn ? `${model.deployment} (stand-in)` : model.deployment;
+  const { deployment, adapter, standIn } = model;
+  const name = adapter ? `${deployment}+${adapter.weights.key}` : deployment;
+  return standIn ? `${name} (stand-in)` : name;
 }
 
 /** Events that end without `done` or `failed` are a truncated answer, never a success. */

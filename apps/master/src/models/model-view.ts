@@ -1,7 +1,12 @@
 import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/models";
 import type { ChatTemplateOrigin, DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
-import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
+import type {
+  DeploymentRecord,
+  ModelAdapterRecord,
+  ModelLineageRecord,
+  ModelRecord,
+} from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
 
 /** What prevents a deployment's replicas from serving. */
@@ -58,8 +63,14 @@ export function viewModel(
           license: weights.license ?? null,
         }
       : null,
+    adapter: model.adapter ? viewAdapter(model.adapter) : null,
     upstream: viewUpstream(deployment?.spec),
   };
+}
+
+function viewAdapter({ base, scale, weights }: ModelAdapterRecord): Model["adapter"] {
+  const { file, sources, sha256 } = weights;
+  return { base, scale, file, sources, sha256: sha256 ?? null };
 }
 
 /** Without the name of its key, which concerns the workers' operators alone. */

@@ -15,6 +15,8 @@ import {
 } from "@heddle/contracts/engine";
 import type { Log } from "@heddle/observability/logger";
 import { emptyLoad } from "@heddle/rpc/node-codec";
+import { submitAdapted } from "./adapted-call.ts";
+import { AdapterFiles } from "./adapter-files.ts";
 import type { EnginePorts, PullState } from "./engine-ports.ts";
 
 /** Delays between restarts of an engine that crashes. */
@@ -64,6 +66,7 @@ export type EventListener = (event: EngineEvent) => void;
 export class Replica {
   readonly spec: DeploymentSpec;
   readonly #ports: EnginePorts;
+  readonly #adapters: AdapterFiles;
   readonly #log: Log;
   readonly #onChange: () => void;
   readonly #closing = new AbortController();
@@ -104,6 +107,7 @@ export class Replica {
       this.#message = `tried again after this failure: ${before.message}`;
     }
     this.#ports = ports;
+    this.#adapters = new AdapterFiles(ports.pullWeights, this.#closing.signal);
     this.#log = log;
     this.#onChange = onChange;
     this.#running = this.#run();
@@ -179,8 +183,19 @@ export class Replica {
     if (this.#phase !== "ready" || !engine) return { refused: this.#refusal() };
     const id = this.#nextId++;
     this.#calls.set(id, { listener, master, sequences: sequencesOf(request) });
-    engine.submit(id, request, options);
-    return { cancel: () => engine.cancel(id) };
+    if (request.kind !== undefined || request.adapter === undefined) {
+      engine.submit(id, request, options);
+      return { cancel: () => engine.cancel(id) };
+    }
+    const cancel = submitAdapted(
+      { id, request, adapter: request.adapter, options },
+      {
+        files: this.#adapters,
+        engine: () => (this.#calls.has(id) ? this.#engine : undefined),
+        fail: (error) => this.#dispatch([{ type: "failed", id, error }]),
+      },
+    );
+    return { cancel };
   }
 
   /**

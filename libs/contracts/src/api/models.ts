@@ -147,6 +147,15 @@ export const registerModelRequest = z
         license: z.string().max(100).optional(),
       })
       .optional(),
+    adapter: z
+      .strictObject({
+        base: z.string().min(1).max(200).describe("The id of the model that it changes."),
+        scale: z.number().min(-100).max(100).default(1),
+      })
+      .optional()
+      .describe(
+        "The weights are a LoRA adapter in GGUF: the replicas of `base` answer with it under this id.",
+      ),
     engine: z
       .discriminatedUnion("kind", [z.strictObject({ kind: z.literal("llama") }), upstreamEngine])
       .default({ kind: "llama" })
@@ -317,6 +326,16 @@ const modelSchema = z
       })
       .nullable()
       .describe("Null if the model is not loaded from a file."),
+    adapter: z
+      .object({
+        base: z.string(),
+        scale: z.number(),
+        file: z.string(),
+        sources: z.array(z.string()),
+        sha256: z.string().nullable(),
+      })
+      .nullable()
+      .describe("The LoRA adapter that the model is; null for a model of its own."),
     upstream: z
       .object({
         base_url: z.string().nullable(),

@@ -2705,6 +2705,22 @@ export const DESCRIPTORS = `{
          "options": {
           "proto3_optional": true
          }
+        },
+        "adapter": {
+         "type": "Adapter",
+         "id": 28
+        }
+       }
+      },
+      "Adapter": {
+       "fields": {
+        "weights": {
+         "type": "Weights",
+         "id": 1
+        },
+        "scale": {
+         "type": "double",
+         "id": 2
         }
        }
       },

@@ -8,7 +8,7 @@ import {
 } from "./llama-model.ts";
 
 /** The shape of the model; the same as no real one. */
-const SHAPE: Omit<LlamaShape, "contextTokens"> = {
+export const SHAPE: Omit<LlamaShape, "contextTokens"> = {
   embedding: 96,
   blocks: 2,
   heads: 4,
@@ -29,6 +29,8 @@ interface TinyModelOptions {
   /** Another vocabulary, and what the file says of it in place of what it says of bytes with merges. */
   readonly vocabulary?: ByteVocabulary;
   readonly metadata?: ReadonlyMap<string, GgufValue>;
+  /** Changes the weights of a tensor, row after row, before they are written. */
+  readonly change?: (name: string, weights: Float32Array) => void;
 }
 
 /**
@@ -52,7 +54,9 @@ export async function writeTinyModel(path: string, options: TinyModelOptions = {
     type: "F16",
     weights: (name, columns, rows) => {
       if (name.endsWith("_norm")) return new Float32Array(columns).fill(1);
-      return bellShaped(columns * rows, deviationOf(name, columns), random);
+      const weights = bellShaped(columns * rows, deviationOf(name, columns), random);
+      options.change?.(name, weights);
+      return weights;
     },
   });
 }
@@ -74,7 +78,7 @@ function deviationOf(name: string, columns: number): number {
  * Nearly normal numbers of mean 0 and the given standard deviation: each sums four uniform ones.
  * A sum, unlike a logarithm or a cosine, is the same to the last bit on every machine.
  */
-function bellShaped(length: number, deviation: number, random: Random): Float32Array {
+export function bellShaped(length: number, deviation: number, random: Random): Float32Array {
   const scale = deviation * Math.sqrt(3);
   return Float32Array.from(
     { length },

@@ -69,10 +69,11 @@ function unsupported(param: string, { dialect }: UpstreamSpec): AppError {
 }
 
 function samplingOf(
-  { sampling, choices, stop, minTokens, ignoreEnd, deterministic }: GenerateRequest,
+  { sampling, choices, stop, minTokens, ignoreEnd, deterministic, adapter }: GenerateRequest,
   spec: UpstreamSpec,
   dialect: Dialect,
 ): Record<string, unknown> {
+  if (adapter !== undefined) throw unsupported("model", spec);
   const extension = (name: Extension, value: number | boolean | undefined) => {
     if (value === undefined) return {};
     const own = dialect.extensions[name];

@@ -2,6 +2,7 @@ import { open } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { ArtifactName, WeightsSource } from "@heddle/contracts/weights-source";
+import { writeTinyAdapter } from "../gguf/tiny-adapter.ts";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { idleSignal, itemsUntil } from "./deadline.ts";
 import type { PullLimits } from "./guarded-request.ts";
@@ -59,6 +60,7 @@ export async function fetchSource(source: RemoteSource, context: PullContext): P
     case "artifact":
       return fetchArtifact(source, context);
     case "builtin":
+      if (source.isAdapter) return writeTinyAdapter(context.partPath, source.seed ?? 1);
       return writeTinyModel(context.partPath, {
         ...(source.seed === undefined ? {} : { seed: source.seed }),
         ...(source.contextTokens === undefined ? {} : { contextTokens: source.contextTokens }),

@@ -109,7 +109,10 @@ export class ModelsController {
     const model = this.#models.resolve(id, requestCaller(request));
     const deployment = this.#control.state.deployments.get(model.deployment)?.spec;
     if (!deployment) throw new AppError("not_found", `The model \`${id}\` has no weights.`);
-    await this.#pulls.stream(deployment, request.id, reply);
+    // The file of an adapter is pulled beside its base's: workers load it at the first call.
+    const { adapter } = model;
+    const pulled = adapter ? { ...deployment, weights: adapter.weights } : deployment;
+    await this.#pulls.stream(pulled, request.id, reply);
   }
 }
 

@@ -12,6 +12,7 @@ import type {
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
+import { adapterRecords } from "./adapter-registration.ts";
 import { checkUpstream, type RequestedUpstream, upstreamSpecOf } from "./upstream-registration.ts";
 
 /** What serves a model, before its deployment has a key. */
@@ -26,6 +27,8 @@ export function toRecords(
   state: ControlState,
   { atMs, project }: { readonly atMs: number; readonly project: string },
 ): { model: ModelRecord; deployment: DeploymentRecord } {
+  const { adapter } = request;
+  if (adapter) return adapterRecords({ ...request, adapter }, weightsOf(request), state, atMs);
   const served = servedBy(request);
   const resources = resourcesOf(request);
   const replicas = countOf(request);

@@ -12,6 +12,7 @@ import type { StepRing } from "../protocol/step-ring.ts";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
+  ENDED_UNFIT,
   GOES_ON,
   type ThreadCommand,
   type ThreadEmbed,
@@ -24,6 +25,7 @@ import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
 import { Drafter } from "../speculation/drafter.ts";
+import { AdapterShelf, UNFIT } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
 import { Batch } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
@@ -74,6 +76,7 @@ export class BatchLoop {
   readonly #draw: TokenDraw;
   readonly #grammars: GrammarShelf;
   readonly #drafts: DraftRounds;
+  readonly #adapters: AdapterShelf;
   readonly #totals = { prompt: 0, cached: 0, generated: 0 };
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
@@ -94,6 +97,7 @@ export class BatchLoop {
     this.#scratch = samplerScratch(vocabularySize);
     this.#grammars = new GrammarShelf(model);
     this.#draw = new TokenDraw(model);
+    this.#adapters = new AdapterShelf(model);
   }
 
   /** Whether there is nothing to compute. */
@@ -117,9 +121,7 @@ export class BatchLoop {
   command(command: ThreadCommand, nowMs: number): void {
     switch (command.kind) {
       case "submit":
-        for (let choice = 0; choice < command.choices; choice++) {
-          this.#enqueue(command, choice, nowMs);
-        }
+        this.#submit(command, nowMs);
         this.#loadChanged = true;
         return;
       case "embed":
@@ -161,13 +163,29 @@ export class BatchLoop {
     return this.#report.take(this.load);
   }
 
-  #enqueue(request: ThreadSubmit, choice: number, nowMs: number): void {
+  #submit(command: ThreadSubmit, nowMs: number): void {
+    const adapter = this.#adapters.numberOf(command.adapter);
+    if (adapter === UNFIT) {
+      const { eosToken } = this.#model;
+      this.#report.token(command.firstHandle, eosToken, ENDED_UNFIT, undefined);
+      return;
+    }
+    for (let choice = 0; choice < command.choices; choice++) {
+      this.#enqueue(command, { choice, adapter }, nowMs);
+    }
+  }
+
+  #enqueue(
+    request: ThreadSubmit,
+    { choice, adapter }: { readonly choice: number; readonly adapter: number },
+    nowMs: number,
+  ): void {
     const { sampling } = request;
     const model = this.#model;
     const seed = (sampling.seed + choice) >>> 0;
     const tokens = new TokenList(request.prompt, SPARE_TOKENS);
     this.#push({
-      ...waitingState(request, choice, tokens, nowMs),
+      ...waitingState(request, choice, tokens, nowMs, adapter),
       request,
       sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
       grammar: this.#grammars.begin(request.grammar),
@@ -341,11 +359,13 @@ export class BatchLoop {
     }
   }
 
+  /** Of the adapter whose turn it is. */
   #runningByPhase(): { decoding: TextSequence[]; prompts: TextSequence[] } {
+    const adapter = this.#adapters.nextOf(this.#cache.running);
     const decoding: TextSequence[] = [];
     const prompts: TextSequence[] = [];
     for (const sequence of this.#cache.running) {
-      if (sequence.embedding !== undefined) continue;
+      if (sequence.embedding !== undefined || sequence.adapter !== adapter) continue;
       const left = sequence.tokens.length - sequence.computed;
       sequence.planned = left === 1 ? 1 : 0;
       sequence.drafted = 0;
@@ -372,6 +392,7 @@ export class BatchLoop {
   /** True where the batch was computed; false where room had to be made and nothing was. */
   #decode(): boolean {
     const { llama, context } = this.#model;
+    this.#adapters.apply(this.#members[0]?.adapter ?? 0);
     const answer = llama.decode(context, this.#batch.struct);
     if (answer === NO_KV_SLOT) {
       for (const sequence of this.#members) sequence.drafted = 0;

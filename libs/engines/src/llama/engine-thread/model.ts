@@ -23,6 +23,7 @@ import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabula
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
   readonly llama: Llama;
+  readonly native: Pointer;
   readonly context: Pointer;
   readonly vocabulary: Pointer;
   readonly vocabularySize: number;
@@ -162,6 +163,7 @@ function makeContext(
     },
     model: {
       llama,
+      native: model,
       context,
       vocabulary,
       vocabularySize,

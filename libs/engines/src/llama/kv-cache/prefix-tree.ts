@@ -11,6 +11,8 @@ export interface PrefixLease {
   /** Tokens of the prefix, all of them held by the tree. */
   readonly length: number;
   readonly node: PrefixNode;
+  /** What the prefix was computed with. */
+  readonly adapter: number;
 }
 
 interface PrefixNode {
@@ -20,6 +22,8 @@ interface PrefixNode {
   /** The KV sequence whose only cells are this edge's. */
   sequence: number;
   parent: PrefixNode | undefined;
+  /** Its key among the parent's children. */
+  key: number;
   readonly children: Map<number, PrefixNode>;
   /** Leases that end in this edge; an edge with one is never evicted, nor are its ancestors. */
   leases: number;
@@ -27,13 +31,17 @@ interface PrefixNode {
   lastUsed: number;
 }
 
+/** Above every token id. */
+const ADAPTER_STRIDE = 2 ** 32;
+
 /**
  * A radix tree over token ids whose edges own KV cells. Prefixes are shared without copying any
  * data (the cells carry several sequence ids), survive their request, and are evicted least
  * recently used first. Idea: RadixAttention (Zheng et al., "SGLang", 2024).
  *
  * Invariants:
- * - The children of a node start with distinct tokens.
+ * - The children of a node start with distinct tokens; those of the root, with distinct pairs of
+ *   adapter and token, so that adapters share nothing.
  * - Every edge has one sequence id of its own.
  * - `tokenCount` is the sum of the edges' lengths.
  */
@@ -48,7 +56,7 @@ export class PrefixTree {
   constructor(kv: KvSequences, sequences: readonly number[]) {
     this.#kv = kv;
     this.#freeSequences = [...sequences];
-    this.#root = newNode(new Int32Array(0), 0, -1, undefined);
+    this.#root = newNode(new Int32Array(0), 0, -1, undefined, 0);
   }
 
   /** Tokens whose cells the tree holds. */
@@ -57,16 +65,16 @@ export class PrefixTree {
   }
 
   /** The length of the longest cached prefix of tokens[0, limit). */
-  matchLength(tokens: Int32Array, limit: number): number {
-    return this.#find(tokens, limit).length;
+  matchLength(tokens: Int32Array, limit: number, adapter = 0): number {
+    return this.#find(tokens, limit, adapter).length;
   }
 
   /** Claims the longest cached prefix of tokens[0, limit) and shares its cells with `sequence`. */
-  attach(tokens: Int32Array, limit: number, sequence: number): PrefixLease {
-    const { node, length } = this.#find(tokens, limit);
+  attach(tokens: Int32Array, limit: number, sequence: number, adapter = 0): PrefixLease {
+    const { node, length } = this.#find(tokens, limit, adapter);
     this.#share(node, sequence, 0, length);
     node.leases++;
-    return { length, node };
+    return { length, node, adapter };
   }
 
   release(lease: PrefixLease): void {
@@ -79,27 +87,28 @@ export class PrefixTree {
    * is shorter than `length` only where every sequence id is in use and leased.
    */
   insert(tokens: Int32Array, length: number, sequence: number, lease: PrefixLease): PrefixLease {
-    let { node, length: matched } = this.#find(tokens, length);
+    const { adapter } = lease;
+    let { node, length: matched } = this.#find(tokens, length, adapter);
     if (matched > lease.length) this.#share(node, sequence, lease.length, matched, true);
     // The lease's own edge must survive the evictions below.
     node.leases++;
     lease.node.leases--;
-    if (matched === length) return { length, node };
+    if (matched === length) return { length, node, adapter };
     if (this.#freeSequences.length < 2) this.#evictLeaves(2 - this.#freeSequences.length);
     const end = node.start + node.tokens.length;
     const splits = matched < end && node !== this.#root;
-    if (this.#freeSequences.length < (splits ? 2 : 1)) return { length: matched, node };
+    if (this.#freeSequences.length < (splits ? 2 : 1)) return { length: matched, node, adapter };
     if (splits) {
       const upper = this.#split(node, matched);
       node.leases--;
       upper.leases++;
       node = upper;
     }
-    const leaf = this.#grow(node, tokens.slice(matched, length), sequence, matched);
+    const key = this.#keyOf(node, tokens[matched] as number, adapter);
+    const leaf = this.#grow(node, tokens.slice(matched, length), sequence, { key, start: matched });
     node.leases--;
     leaf.leases++;
-    matched = length;
-    return { length: matched, node: leaf };
+    return { length, node: leaf, adapter };
   }
 
   /** Frees at least `count` tokens, least recently used first; gives the number freed. */
@@ -129,12 +138,17 @@ export class PrefixTree {
     return visit(this.#root).tokens;
   }
 
-  #find(tokens: Int32Array, limit: number): { node: PrefixNode; length: number } {
+  #keyOf(parent: PrefixNode, token: number, adapter: number): number {
+    return parent === this.#root ? adapter * ADAPTER_STRIDE + token : token;
+  }
+
+  #find(tokens: Int32Array, limit: number, adapter: number): { node: PrefixNode; length: number } {
     let node = this.#root;
     let length = 0;
     for (;;) {
       node.lastUsed = ++this.#clock;
-      const child = length < limit ? node.children.get(tokens[length] as number) : undefined;
+      if (length >= limit) return { node, length };
+      const child = node.children.get(this.#keyOf(node, tokens[length] as number, adapter));
       if (child === undefined) return { node, length };
       const shared = commonLength(child.tokens, tokens, length, limit);
       length += shared;
@@ -161,24 +175,30 @@ export class PrefixTree {
     const cut = position - node.start;
     const parent = node.parent as PrefixNode;
     const sequence = this.#freeSequences.pop() as number;
-    const upper = newNode(node.tokens.slice(0, cut), node.start, sequence, parent);
+    const upper = newNode(node.tokens.slice(0, cut), node.start, sequence, parent, node.key);
     upper.lastUsed = node.lastUsed;
     this.#kv.copy(node.sequence, sequence, node.start, position);
     this.#kv.remove(node.sequence, node.start, position);
-    parent.children.set(upper.tokens[0] as number, upper);
+    parent.children.set(upper.key, upper);
     node.tokens = node.tokens.slice(cut);
     node.start = position;
     node.parent = upper;
-    upper.children.set(node.tokens[0] as number, node);
+    node.key = node.tokens[0] as number;
+    upper.children.set(node.key, node);
     return upper;
   }
 
-  #grow(parent: PrefixNode, tokens: Int32Array, from: number, start: number): PrefixNode {
+  #grow(
+    parent: PrefixNode,
+    tokens: Int32Array,
+    from: number,
+    { key, start }: { readonly key: number; readonly start: number },
+  ): PrefixNode {
     const sequence = this.#freeSequences.pop() as number;
     this.#kv.copy(from, sequence, start, start + tokens.length);
-    const leaf = newNode(tokens, start, sequence, parent);
+    const leaf = newNode(tokens, start, sequence, parent, key);
     leaf.lastUsed = ++this.#clock;
-    parent.children.set(tokens[0] as number, leaf);
+    parent.children.set(key, leaf);
     this.#tokenCount += tokens.length;
     return leaf;
   }
@@ -207,7 +227,7 @@ export class PrefixTree {
     this.#kv.remove(leaf.sequence, leaf.start, leaf.start + leaf.tokens.length);
     this.#freeSequences.push(leaf.sequence);
     this.#tokenCount -= leaf.tokens.length;
-    leaf.parent?.children.delete(leaf.tokens[0] as number);
+    leaf.parent?.children.delete(leaf.key);
   }
 }
 
@@ -216,8 +236,9 @@ function newNode(
   start: number,
   sequence: number,
   parent: PrefixNode | undefined,
+  key: number,
 ): PrefixNode {
-  return { tokens, start, sequence, parent, children: new Map(), leases: 0, lastUsed: 0 };
+  return { tokens, start, sequence, parent, key, children: new Map(), leases: 0, lastUsed: 0 };
 }
 
 function commonLength(edge: Int32Array, tokens: Int32Array, from: number, limit: number): number {

@@ -43,6 +43,8 @@ interface SequenceState {
   readonly promptLength: number;
   /** Whether its numbers must not depend on other sequences. */
   readonly isDeterministic: boolean;
+  /** The number of its adapter, 0 for none: cells are shared only among those of one. */
+  readonly adapter: number;
   /** The KV sequence id while it runs, else -1. */
   slot: number;
   /** Order of admission; the largest is preempted first. */
@@ -83,6 +85,7 @@ export function waitingState(
   index: number,
   tokens: TokenList,
   arrivedMs: number,
+  adapter = 0,
 ) {
   const { firstHandle, fairKey, priority } = request;
   return {
@@ -95,6 +98,7 @@ export function waitingState(
     tokens,
     promptLength: tokens.length,
     isDeterministic: request.kind === "submit" && request.isDeterministic,
+    adapter,
     slot: -1,
     admitted: 0,
     computed: 0,

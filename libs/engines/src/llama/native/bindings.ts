@@ -31,6 +31,13 @@ export interface Llama {
   model_free(model: Pointer): void;
   init_from_model(model: Pointer, params: ContextParams): Pointer;
   free(context: Pointer): void;
+  adapter_lora_init(model: Pointer, path: string): Pointer;
+  set_adapters_lora(
+    context: Pointer,
+    adapters: BigUint64Array,
+    count: number,
+    scales: Float32Array,
+  ): number;
   get_memory(context: Pointer): Pointer;
   memory_seq_rm(memory: Pointer, sequence: number, from: number, to: number): boolean;
   memory_seq_cp(memory: Pointer, from: number, to: number, start: number, end: number): void;
@@ -129,6 +136,8 @@ const LLAMA_SIGNATURES = [
   "void llama_model_free(void* model)",
   "void* llama_init_from_model(void* model, llama_context_params params)",
   "void llama_free(void* ctx)",
+  "void* llama_adapter_lora_init(void* model, const char* path)",
+  "int32_t llama_set_adapters_lora(void* ctx, void* adapters, size_t n, void* scales)",
   "void* llama_get_memory(void* ctx)",
   "bool llama_memory_seq_rm(void* mem, int32_t seq, int32_t p0, int32_t p1)",
   "void llama_memory_seq_cp(void* mem, int32_t a, int32_t b, int32_t p0, int32_t p1)",

@@ -16,9 +16,11 @@ import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
+  ENDED_UNFIT,
   type ModelAbilities,
   NO_GRAMMAR,
   type ReasoningLimit,
+  type ThreadAdapter,
   type ThreadCommand,
   type ThreadStep,
   type ThreadSubmit,
@@ -59,6 +61,17 @@ const BROKEN =
 
 const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
+
+const UNFIT =
+  "the adapter cannot be used with this model: it is of another shape, or this replica has loaded as many adapters as it may; a restart of the replica forgets those that no call uses";
+
+/** Why the engine thread ended a request. */
+const REASONS: ReadonlyMap<number, string> = new Map([
+  [ENDED_BROKEN, BROKEN],
+  [ENDED_STUCK, STUCK],
+  [ENDED_UNFIT, UNFIT],
+]);
+
 /** What is to be computed. */
 type LiveComputation = LiveRequest | LiveEmbedding;
 type Live = LiveComputation | LiveReading;
@@ -170,8 +183,8 @@ export class RequestBook {
       const live = this.#byHandle.get(handle);
       if (!(live instanceof LiveRequest)) continue;
       const end = step.ends[i] as number;
-      if (end === ENDED_BROKEN || end === ENDED_STUCK) {
-        const reason = end === ENDED_BROKEN ? BROKEN : STUCK;
+      const reason = REASONS.get(end);
+      if (reason !== undefined) {
         events.push(this.#failure(live, new AppError("engine_failed", reason)));
         continue;
       }
@@ -458,6 +471,14 @@ function isComputedAlone(
   return deterministic ?? byMode;
 }
 
+/** The worker has put its file in place. */
+function adapterOf({ adapter }: GenerateRequest): ThreadAdapter | undefined {
+  if (adapter === undefined) return undefined;
+  const { path, scale } = adapter;
+  if (path === undefined) refuse("model", "its adapter has no file on this worker");
+  return { path, scale };
+}
+
 interface ReadPrompt
   extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
   /** Tokens of the context that the prompt leaves. */
@@ -493,6 +514,7 @@ function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
     grammar,
     reasoning,
     isDeterministic,
+    adapter: adapterOf(request),
     fairKey: options.fairKey,
     priority: options.priority,
   };

@@ -43,6 +43,13 @@ export interface ReasoningLimit {
   readonly closing: Int32Array;
 }
 
+/** A LoRA adapter on this machine that a request is computed with. */
+export interface ThreadAdapter {
+  readonly path: string;
+  /** What its change of the weights is multiplied by. */
+  readonly scale: number;
+}
+
 /** One request for the engine thread; its choices have the handles firstHandle + i. */
 export interface ThreadSubmit {
   readonly kind: "submit";
@@ -64,6 +71,8 @@ export interface ThreadSubmit {
   readonly grammar: number;
   /** Whether it is computed in shapes that do not depend on other requests. */
   readonly isDeterministic: boolean;
+  /** Absent for the model as it is. */
+  readonly adapter?: ThreadAdapter | undefined;
   readonly fairKey: string;
   readonly priority: number;
 }
@@ -229,6 +238,8 @@ export const ENDED_LENGTH = 2;
 export const ENDED_BROKEN = 3;
 /** In ThreadStep.ends: the grammar wants text that no token of the vocabulary has. */
 export const ENDED_STUCK = 4;
+/** In ThreadStep.ends: the library does not take the request's adapter, or no more of them. */
+export const ENDED_UNFIT = 5;
 
 /** The vector of an input; none where the model's state is no number. */
 export interface ThreadEmbedding {

@@ -116,6 +116,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
     computed: 0,
     exact: 0,
     isDeterministic: false,
+    adapter: 0,
     sampled: 0,
     scored: prompt.length,
     shared: false,

@@ -3,6 +3,7 @@
 import type { ChatInput as _heddle_v1_ChatInput, ChatInput__Output as _heddle_v1_ChatInput__Output } from '../../heddle/v1/ChatInput.ts';
 import type { TokenInput as _heddle_v1_TokenInput, TokenInput__Output as _heddle_v1_TokenInput__Output } from '../../heddle/v1/TokenInput.ts';
 import type { LogitBias as _heddle_v1_LogitBias, LogitBias__Output as _heddle_v1_LogitBias__Output } from '../../heddle/v1/LogitBias.ts';
+import type { Adapter as _heddle_v1_Adapter, Adapter__Output as _heddle_v1_Adapter__Output } from '../../heddle/v1/Adapter.ts';
 
 export interface GenerateRequest {
   'chat'?: (_heddle_v1_ChatInput | null);
@@ -32,6 +33,7 @@ export interface GenerateRequest {
   'suffix'?: (string);
   'reasoningTokens'?: (number);
   'deterministic'?: (boolean);
+  'adapter'?: (_heddle_v1_Adapter | null);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
@@ -69,6 +71,7 @@ export interface GenerateRequest__Output {
   'suffix'?: (string);
   'reasoningTokens'?: (number);
   'deterministic'?: (boolean);
+  'adapter': (_heddle_v1_Adapter__Output | null);
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";

@@ -1,0 +1,66 @@
+import { seededRandom } from "@heddle/base/random";
+import type { GgufValue } from "./gguf-format.ts";
+import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
+import { bellShaped, SHAPE } from "./tiny-model.ts";
+
+const RANK = 4;
+const ALPHA = 8;
+
+/** The change of a matrix: b times a, times ALPHA / RANK. */
+interface Factors {
+  readonly columns: number;
+  readonly rows: number;
+  /** RANK rows of `columns`. */
+  readonly a: Float32Array;
+  /** `rows` rows of RANK. */
+  readonly b: Float32Array;
+}
+
+/** Writes a LoRA adapter of random factors for the tiny model, as llama.cpp's converter does. */
+export async function writeTinyAdapter(path: string, seed: number): Promise<void> {
+  const tensors = [...factorsOf(seed)].flatMap(([name, { columns, rows, a, b }]): GgufTensor[] => [
+    { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
+    { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
+  ]);
+  const metadata = new Map<string, GgufValue>([
+    ["general.architecture", { type: "string", value: "llama" }],
+    ["general.type", { type: "string", value: "adapter" }],
+    ["adapter.type", { type: "string", value: "lora" }],
+    ["adapter.lora.alpha", { type: "float32", value: ALPHA }],
+  ]);
+  await writeGguf(path, { metadata, tensors });
+}
+
+/** Puts the same change into the model's own weights. */
+export function mergeTinyAdapter(seed: number, scale = 1) {
+  const factors = factorsOf(seed);
+  return (name: string, weights: Float32Array): void => {
+    const change = factors.get(name);
+    if (change === undefined) return;
+    const { columns, a, b } = change;
+    for (let at = 0; at < weights.length; at++) {
+      const [row, column] = [Math.floor(at / columns), at % columns];
+      let sum = 0;
+      for (let i = 0; i < RANK; i++) {
+        sum += (b[row * RANK + i] as number) * (a[i * columns + column] as number);
+      }
+      weights[at] = (weights[at] as number) + ((sum * ALPHA) / RANK) * scale;
+    }
+  };
+}
+
+function factorsOf(seed: number): ReadonlyMap<string, Factors> {
+  const random = seededRandom(seed);
+  const { embedding, feedForward, blocks } = SHAPE;
+  const matrix = (columns: number, rows: number): Factors => ({
+    columns,
+    rows,
+    a: bellShaped(columns * RANK, 1 / Math.sqrt(columns), random),
+    b: bellShaped(rows * RANK, 0.25, random),
+  });
+  const block = (i: number): [string, Factors][] => [
+    [`blk.${i}.attn_q`, matrix(embedding, embedding)],
+    [`blk.${i}.ffn_down`, matrix(feedForward, embedding)],
+  ];
+  return new Map(Array.from({ length: blocks }, (_, i) => block(i)).flat());
+}
