@@ -14,6 +14,15 @@ const POEMS = {
   adapter: { base: "loom" },
 };
 
+/** The members of replies that are looked at. */
+interface Reply {
+  readonly model: string;
+  readonly system_fingerprint: string;
+  readonly choices: readonly { readonly message: { readonly content: string } }[];
+  readonly tokens: readonly number[];
+  readonly error: { readonly message: string; readonly param: string };
+}
+
 let cluster: ProcessCluster;
 beforeAll(async () => {
   cluster = await ProcessCluster.start({ workers: 1 });
@@ -25,7 +34,11 @@ function register(body: unknown): Promise<Response> {
   return send(cluster, "POST", "/api/v1/models", body);
 }
 
-async function answerOf(model: string): Promise<{ text: string; fingerprint: string }> {
+async function bodyOf(reply: Response): Promise<Partial<Reply>> {
+  return (await reply.json()) as Partial<Reply>;
+}
+
+async function answerOf(model: string) {
   const body = {
     model,
     messages: [{ role: "user", content: "Say something about looms." }],
@@ -34,10 +47,11 @@ async function answerOf(model: string): Promise<{ text: string; fingerprint: str
     logit_bias: NO_END,
   };
   const reply = await send(cluster, "POST", "/api/v1/chat/completions", body);
-  const answer = await reply.json();
+  const answer = await bodyOf(reply);
   expect([reply.status, answer.error]).toEqual([200, undefined]);
   expect(answer.model).toBe(model);
-  return { text: answer.choices[0].message.content, fingerprint: answer.system_fingerprint };
+  const text = answer.choices?.[0]?.message.content ?? "";
+  return { text, fingerprint: answer.system_fingerprint ?? "" };
 }
 
 describe("LoRA adapters", () => {
@@ -94,16 +108,16 @@ describe("LoRA adapters", () => {
     },
   ])("a registration with $what is refused by name", async ({ change, param }) => {
     const reply = await register({ ...POEMS, id: "loom-refused", ...change });
-    expect([reply.status, (await reply.json()).error.param]).toEqual([400, param]);
+    expect([reply.status, (await bodyOf(reply)).error?.param]).toEqual([400, param]);
   });
 
   it("a file that is a whole model fails the call with the remedy", async () => {
     await register({ ...POEMS, id: "loom-wrong", source: "builtin://tiny?seed=4" });
     const body = { model: "loom-wrong", messages: [{ role: "user", content: "Hi" }] };
     const reply = await send(cluster, "POST", "/api/v1/chat/completions", body);
-    const { error } = await reply.json();
+    const { error } = await bodyOf(reply);
     expect(reply.status).toBe(400);
-    expect(error.message).toContain("convert_lora_to_gguf.py");
+    expect(error?.message).toContain("convert_lora_to_gguf.py");
     expect((await answerOf("loom")).text).not.toBe("");
   });
 
@@ -112,10 +126,13 @@ describe("LoRA adapters", () => {
       model: "loom-poems",
       input: "Hi",
     });
-    expect([embedded.status, (await embedded.json()).error.param]).toEqual([400, "model"]);
+    expect([embedded.status, (await bodyOf(embedded)).error?.param]).toEqual([400, "model"]);
     const tokens = async (model: string) =>
-      (await send(cluster, "POST", "/api/v1/tokenize", { model, prompt: "Hi" })).json();
-    expect((await tokens("loom-poems")).tokens).toEqual((await tokens("loom")).tokens);
+      (await bodyOf(await send(cluster, "POST", "/api/v1/tokenize", { model, prompt: "Hi" })))
+        .tokens;
+    const expected = await tokens("loom");
+    expect(expected?.length).toBeGreaterThan(0);
+    expect(await tokens("loom-poems")).toEqual(expected);
   });
 
   it("the base's replicas stay while an adapter needs them", async () => {
