@@ -8,6 +8,8 @@ import { encodeTensor, type WritableTensorType } from "./tensor-encoding.ts";
 /** A tensor to write. */
 export interface GgufTensor extends GgufEntry {
   readonly type: WritableTensorType;
+  /** An array that comes twice in a row is unchanged, and encoded once. */
+  readonly isTiled?: boolean | undefined;
   /**
    * The values, row after row, in pieces, so that no tensor need be in memory as a whole.
    * A piece has any length, for Q8_0 a multiple of 32. Called once.
@@ -54,9 +56,12 @@ async function writeContent(file: FileHandle, content: GgufContent): Promise<voi
 
 async function writeTensor(file: FileHandle, tensor: GgufTensor): Promise<void> {
   let items = 0;
+  let last: { readonly piece: Float32Array; readonly bytes: Uint8Array } | undefined;
   for await (const piece of tensor.values()) {
     items += piece.length;
-    await writeAll(file, encodeTensor(tensor.type, piece));
+    if (!tensor.isTiled || last?.piece !== piece)
+      last = { piece, bytes: encodeTensor(tensor.type, piece) };
+    await writeAll(file, last.bytes);
   }
   const expected = tensorItems(tensor);
   assert(items === expected, `${tensor.name} gave ${items} values, its shape needs ${expected}`);

@@ -106,8 +106,8 @@ export interface LlamaModel {
   /** Jinja; ChatML where absent, and none in the file where null. */
   readonly chatTemplate?: string | null | undefined;
   readonly metadata?: ReadonlyMap<string, GgufValue> | undefined;
-  /** Called once for each tensor, in the file's order. */
-  weights(name: string, columns: number, rows: number): Float32Array;
+  /** Called once for each tensor, in the file's order; a large one may come in pieces, of arrays that do not change. */
+  weights(name: string, columns: number, rows: number): Float32Array | Iterable<Float32Array>;
 }
 
 /** Writes a model of llama.cpp's architecture `llama`, whole or not at all. */
@@ -162,19 +162,24 @@ function uint32(value: number): GgufValue {
   return { type: "uint32", value };
 }
 
+function piecesOf(given: Float32Array | Iterable<Float32Array>): Iterable<Float32Array> {
+  return given instanceof Float32Array ? [given] : given;
+}
+
 function tensorsOf({ shape, vocabulary, type, weights }: LlamaModel): GgufTensor[] {
   const { embedding, blocks, heads, kvHeads, feedForward } = shape;
   const matrix = (name: string, columns: number, rows: number): GgufTensor => ({
     name: `${name}.weight`,
     shape: [columns, rows],
     type,
-    values: () => [weights(name, columns, rows)],
+    isTiled: true,
+    values: () => piecesOf(weights(name, columns, rows)),
   });
   const vector = (name: string): GgufTensor => ({
     name: `${name}.weight`,
     shape: [embedding],
     type: "F32",
-    values: () => [weights(name, embedding, 1)],
+    values: () => piecesOf(weights(name, embedding, 1)),
   });
   const kvSize = (embedding / heads) * kvHeads;
   const block = (i: number) => [
