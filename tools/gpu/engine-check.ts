@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { EngineSession } from "@heddle/engines/testing/engine-session";
 import { idleShareDuring } from "./nvidia-smi.ts";
-import { writeRandomModel } from "./random-model.ts";
+import { writeShapedModel } from "./shaped-model.ts";
 
 interface EngineCheck {
   /** `cpu` or a GPU's index. */
@@ -17,7 +17,7 @@ const CONTEXT_TOKENS = 512;
 
 /** Loads a model of random weights and decodes with 1, 16 and 64 streams. */
 export async function checkEngine({ device, modelPath, isSmall }: EngineCheck) {
-  await writeRandomModel(modelPath, isSmall);
+  await writeShapedModel(modelPath, isSmall);
   const { size } = await stat(modelPath);
   const beganMs = performance.now();
   const session = await EngineSession.over((sink) =>

@@ -3,8 +3,9 @@ import type { GgufValue } from "./gguf-format.ts";
 import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
 import { bellShaped, SHAPE } from "./tiny-model.ts";
 
-const RANK = 4;
-const ALPHA = 8;
+/** The adapter's rank, and what its alpha is. */
+export const TINY_ADAPTER = { rank: 4, alpha: 8 } as const;
+const { rank: RANK, alpha: ALPHA } = TINY_ADAPTER;
 
 /** The change of a matrix: b times a, times ALPHA / RANK. */
 interface Factors {
@@ -18,10 +19,12 @@ interface Factors {
 
 /** Writes a LoRA adapter of random factors for the tiny model, as llama.cpp's converter does. */
 export async function writeTinyAdapter(path: string, seed: number): Promise<void> {
-  const tensors = [...factorsOf(seed)].flatMap(([name, { columns, rows, a, b }]): GgufTensor[] => [
-    { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
-    { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
-  ]);
+  const tensors = [...adapterFactors(seed)].flatMap(
+    ([name, { columns, rows, a, b }]): GgufTensor[] => [
+      { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
+      { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
+    ],
+  );
   const metadata = new Map<string, GgufValue>([
     ["general.architecture", { type: "string", value: "llama" }],
     ["general.type", { type: "string", value: "adapter" }],
@@ -31,25 +34,8 @@ export async function writeTinyAdapter(path: string, seed: number): Promise<void
   await writeGguf(path, { metadata, tensors });
 }
 
-/** Puts the same change into the model's own weights. */
-export function mergeTinyAdapter(seed: number, scale = 1) {
-  const factors = factorsOf(seed);
-  return (name: string, weights: Float32Array): void => {
-    const change = factors.get(name);
-    if (change === undefined) return;
-    const { columns, a, b } = change;
-    for (let at = 0; at < weights.length; at++) {
-      const [row, column] = [Math.floor(at / columns), at % columns];
-      let sum = 0;
-      for (let i = 0; i < RANK; i++) {
-        sum += (b[row * RANK + i] as number) * (a[i * columns + column] as number);
-      }
-      weights[at] = (weights[at] as number) + ((sum * ALPHA) / RANK) * scale;
-    }
-  };
-}
-
-function factorsOf(seed: number): ReadonlyMap<string, Factors> {
+/** The factors by the names of the matrices that they change. */
+export function adapterFactors(seed: number): ReadonlyMap<string, Factors> {
   const random = seededRandom(seed);
   const { embedding, feedForward, blocks } = SHAPE;
   const matrix = (columns: number, rows: number): Factors => ({

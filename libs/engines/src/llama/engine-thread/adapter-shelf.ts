@@ -4,7 +4,7 @@ import type { ThreadAdapter } from "../protocol/thread-messages.ts";
 import type { LoadedModel } from "./model.ts";
 
 /** The library keeps an adapter until its model is freed, so their number has a bound. */
-export const MAX_ADAPTERS = 128;
+const MAX_ADAPTERS = 128;
 
 /** The number of the model without an adapter, and of an adapter that the library does not take. */
 const NO_ADAPTER = 0;

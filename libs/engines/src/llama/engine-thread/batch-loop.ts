@@ -33,6 +33,7 @@ import { EmbeddingRounds } from "./embedding-rounds.ts";
 import { GrammarShelf } from "./grammar-shelf.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
+import { type Phases, phasesOf, promptLeft } from "./phases.ts";
 import { youngestOf } from "./preemption.ts";
 import { countExact, MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
@@ -166,20 +167,14 @@ export class BatchLoop {
   #submit(command: ThreadSubmit, nowMs: number): void {
     const adapter = this.#adapters.numberOf(command.adapter);
     if (adapter === UNFIT) {
-      const { eosToken } = this.#model;
-      this.#report.token(command.firstHandle, eosToken, ENDED_UNFIT, undefined);
+      this.#report.token(command.firstHandle, this.#model.eosToken, ENDED_UNFIT, undefined);
       return;
     }
-    for (let choice = 0; choice < command.choices; choice++) {
-      this.#enqueue(command, { choice, adapter }, nowMs);
-    }
+    const { choices } = command;
+    for (let i = 0; i < choices; i++) this.#enqueue(command, i, adapter, nowMs);
   }
 
-  #enqueue(
-    request: ThreadSubmit,
-    { choice, adapter }: { readonly choice: number; readonly adapter: number },
-    nowMs: number,
-  ): void {
+  #enqueue(request: ThreadSubmit, choice: number, adapter: number, nowMs: number): void {
     const { sampling } = request;
     const model = this.#model;
     const seed = (sampling.seed + choice) >>> 0;
@@ -359,19 +354,9 @@ export class BatchLoop {
     }
   }
 
-  /** Of the adapter whose turn it is. */
-  #runningByPhase(): { decoding: TextSequence[]; prompts: TextSequence[] } {
-    const adapter = this.#adapters.nextOf(this.#cache.running);
-    const decoding: TextSequence[] = [];
-    const prompts: TextSequence[] = [];
-    for (const sequence of this.#cache.running) {
-      if (sequence.embedding !== undefined || sequence.adapter !== adapter) continue;
-      const left = sequence.tokens.length - sequence.computed;
-      sequence.planned = left === 1 ? 1 : 0;
-      sequence.drafted = 0;
-      (left === 1 ? decoding : prompts).push(sequence);
-    }
-    return { decoding, prompts };
+  #runningByPhase(): Phases {
+    const { running } = this.#cache;
+    return phasesOf(running, this.#adapters.nextOf(running));
   }
 
   #add(sequence: TextSequence): void {
@@ -512,8 +497,4 @@ export class BatchLoop {
     this.#queue.pushFront(youngest);
     this.#loadChanged = true;
   }
-}
-
-function promptLeft({ tokens, computed }: Sequence): number {
-  return tokens.length - computed;
 }

@@ -5,9 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AdapterSpec } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { mergeTinyAdapter, writeTinyAdapter } from "../../gguf/tiny-adapter.ts";
+import { writeTinyAdapter } from "../../gguf/tiny-adapter.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import type { Answer } from "../../testing/engine-session.ts";
+import { mergeTinyAdapter } from "../testing/merged-adapter.ts";
 import { TestSession } from "../testing/test-session.ts";
 
 const SEEDS = [1, 2] as const;

@@ -20,10 +20,8 @@ import {
   type ModelAbilities,
   NO_GRAMMAR,
   type ReasoningLimit,
-  type ThreadAdapter,
   type ThreadCommand,
   type ThreadStep,
-  type ThreadSubmit,
   type VocabularyTable,
 } from "../protocol/thread-messages.ts";
 import type { PromptReader } from "../tokenizing/prompt-reader.ts";
@@ -34,6 +32,7 @@ import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveReading } from "./live-reading.ts";
 import { callableTools, LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
+import { toThreadSubmit } from "./thread-submit.ts";
 
 interface BookLimits {
   readonly contextTokens: number;
@@ -469,53 +468,4 @@ function isComputedAlone(
 ): boolean {
   const byMode = mode === "always" || (mode === "seed" && sampling.seed !== undefined);
   return deterministic ?? byMode;
-}
-
-/** The worker has put its file in place. */
-function adapterOf({ adapter }: GenerateRequest): ThreadAdapter | undefined {
-  if (adapter === undefined) return undefined;
-  const { path, scale } = adapter;
-  if (path === undefined) refuse("model", "its adapter has no file on this worker");
-  return { path, scale };
-}
-
-interface ReadPrompt
-  extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
-  /** Tokens of the context that the prompt leaves. */
-  readonly room: number;
-}
-
-function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
-  const { prompt, room, grammar, reasoning, isDeterministic } = read;
-  const { request, options } = live;
-  const { sampling } = request;
-  return {
-    kind: "submit",
-    firstHandle: live.firstHandle,
-    choices: request.choices,
-    prompt,
-    // Of a request for no tokens one is drawn, which shows that the prompt was computed.
-    maxTokens: Math.max(1, Math.min(request.maxTokens ?? room, room)),
-    sampling: {
-      temperature: sampling.temperature,
-      topP: sampling.topP,
-      topK: sampling.topK ?? 0,
-      minP: sampling.minP ?? 0,
-      repetitionPenalty: sampling.repetitionPenalty ?? 1,
-      presencePenalty: sampling.presencePenalty,
-      frequencyPenalty: sampling.frequencyPenalty,
-      seed: sampling.seed ?? Math.floor(Math.random() * 2 ** 32),
-      biasTokens: Int32Array.from(sampling.logitBias, ({ token }) => token),
-      biasValues: Float32Array.from(sampling.logitBias, ({ bias }) => bias),
-    },
-    minTokens: request.ignoreEnd ? Number.POSITIVE_INFINITY : (request.minTokens ?? 0),
-    topLogprobs: request.topLogprobs ?? -1,
-    scoresPrompt: request.echo === true && request.topLogprobs !== undefined,
-    grammar,
-    reasoning,
-    isDeterministic,
-    adapter: adapterOf(request),
-    fairKey: options.fairKey,
-    priority: options.priority,
-  };
 }

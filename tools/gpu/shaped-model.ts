@@ -28,7 +28,7 @@ const SMALL: LlamaShape = {
 const TILE_VALUES = 1 << 20;
 
 /** Writes a model of random weights, Q8_0, in the shape of an 8B model or a small one. */
-export async function writeRandomModel(path: string, isSmall: boolean): Promise<LlamaShape> {
+export async function writeShapedModel(path: string, isSmall: boolean): Promise<LlamaShape> {
   const shape = isSmall ? SMALL : EIGHT_BILLION;
   const vocabulary = byteVocabulary([]);
   const { tokens, types } = vocabulary;

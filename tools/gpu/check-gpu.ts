@@ -3,10 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { toAppError } from "@heddle/base/errors";
-import { checkEngine } from "./gpu/engine-check.ts";
-import { gpusOf } from "./gpu/nvidia-smi.ts";
-import { benchPeer } from "./gpu/peer.ts";
-import { checkTraining } from "./gpu/training-check.ts";
+import { checkEngine } from "./engine-check.ts";
+import { gpusOf } from "./nvidia-smi.ts";
+import { benchPeer } from "./peer.ts";
+import { checkTraining } from "./training-check.ts";
 
 /**
  * What runs on an NVIDIA GPU and nowhere else, in one JSON on standard output: the engine's device,

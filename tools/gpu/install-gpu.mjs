@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 // the trainer (ONNX Runtime, from nuget.org), beside what is installed. The driver, and CUDA's
 // libcudart and libcublas, come with the machine.
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+const root = fileURLToPath(new URL("../..", import.meta.url));
 const flag = process.argv.indexOf("--cuda");
 const cuda = flag < 0 ? "13" : process.argv[flag + 1];
 

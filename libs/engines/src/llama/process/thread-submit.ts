@@ -1,0 +1,54 @@
+import type { GenerateRequest } from "@heddle/contracts/engine";
+import type { ThreadAdapter, ThreadSubmit } from "../protocol/thread-messages.ts";
+import type { LiveRequest } from "./live-request.ts";
+
+/** The worker has put its file in place. */
+function adapterOf({ adapter }: GenerateRequest): ThreadAdapter | undefined {
+  if (adapter === undefined) return undefined;
+  const { path, scale } = adapter;
+  if (path === undefined) throw new Error("an adapter came without its file");
+  return { path, scale };
+}
+
+/** What was read of a request. */
+export interface ReadPrompt
+  extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
+  /** Tokens of the context that the prompt leaves. */
+  readonly room: number;
+}
+
+/** The request as the engine thread takes it. */
+export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
+  const { prompt, room, grammar, reasoning, isDeterministic } = read;
+  const { request, options } = live;
+  const { sampling } = request;
+  return {
+    kind: "submit",
+    firstHandle: live.firstHandle,
+    choices: request.choices,
+    prompt,
+    // Of a request for no tokens one is drawn, which shows that the prompt was computed.
+    maxTokens: Math.max(1, Math.min(request.maxTokens ?? room, room)),
+    sampling: {
+      temperature: sampling.temperature,
+      topP: sampling.topP,
+      topK: sampling.topK ?? 0,
+      minP: sampling.minP ?? 0,
+      repetitionPenalty: sampling.repetitionPenalty ?? 1,
+      presencePenalty: sampling.presencePenalty,
+      frequencyPenalty: sampling.frequencyPenalty,
+      seed: sampling.seed ?? Math.floor(Math.random() * 2 ** 32),
+      biasTokens: Int32Array.from(sampling.logitBias, ({ token }) => token),
+      biasValues: Float32Array.from(sampling.logitBias, ({ bias }) => bias),
+    },
+    minTokens: request.ignoreEnd ? Number.POSITIVE_INFINITY : (request.minTokens ?? 0),
+    topLogprobs: request.topLogprobs ?? -1,
+    scoresPrompt: request.echo === true && request.topLogprobs !== undefined,
+    grammar,
+    reasoning,
+    isDeterministic,
+    adapter: adapterOf(request),
+    fairKey: options.fairKey,
+    priority: options.priority,
+  };
+}
