@@ -62,7 +62,7 @@ describe("LoRA adapters over one loaded model", () => {
 
   it.each([
     { layout: "slots", options: {} },
-    { layout: "one pool", options: { contextTokens: 2048, kvTokens: 6144 } },
+    { layout: "one pool", options: { maxSequences: 6, contextTokens: 2048, kvTokens: 6144 } },
   ])("side by side each gets its own answer: $layout", async ({ options }) => {
     const session = await TestSession.open({ maxSequences: 4, contextTokens: 1024, ...options });
     try {
