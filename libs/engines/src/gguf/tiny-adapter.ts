@@ -3,11 +3,10 @@ import type { GgufValue } from "./gguf-format.ts";
 import { type GgufTensor, writeGguf } from "./gguf-writer.ts";
 import { bellShaped, SHAPE } from "./tiny-model.ts";
 
-/** The adapter's rank, and what its alpha is. */
-export const TINY_ADAPTER = { rank: 4, alpha: 8 } as const;
-const { rank: RANK, alpha: ALPHA } = TINY_ADAPTER;
+const RANK = 4;
+const ALPHA = 8;
 
-/** The change of a matrix: b times a, times ALPHA / RANK. */
+/** The change of a matrix: b times a, times the factor. */
 interface Factors {
   readonly columns: number;
   readonly rows: number;
@@ -15,16 +14,23 @@ interface Factors {
   readonly a: Float32Array;
   /** `rows` rows of RANK. */
   readonly b: Float32Array;
+  readonly rank: number;
+  readonly factor: number;
 }
 
-/** Writes a LoRA adapter of random factors for the tiny model, as llama.cpp's converter does. */
-export async function writeTinyAdapter(path: string, seed: number): Promise<void> {
-  const tensors = [...adapterFactors(seed)].flatMap(
-    ([name, { columns, rows, a, b }]): GgufTensor[] => [
-      { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
-      { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
-    ],
-  );
+/**
+ * Writes a LoRA adapter of random factors for the tiny model, as llama.cpp's converter does. Gives the
+ * factors by the names of the matrices that they change.
+ */
+export async function writeTinyAdapter(
+  path: string,
+  seed: number,
+): Promise<ReadonlyMap<string, Factors>> {
+  const factors = factorsOf(seed);
+  const tensors = [...factors].flatMap(([name, { columns, rows, a, b }]): GgufTensor[] => [
+    { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
+    { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
+  ]);
   const metadata = new Map<string, GgufValue>([
     ["general.architecture", { type: "string", value: "llama" }],
     ["general.type", { type: "string", value: "adapter" }],
@@ -32,10 +38,10 @@ export async function writeTinyAdapter(path: string, seed: number): Promise<void
     ["adapter.lora.alpha", { type: "float32", value: ALPHA }],
   ]);
   await writeGguf(path, { metadata, tensors });
+  return factors;
 }
 
-/** The factors by the names of the matrices that they change. */
-export function adapterFactors(seed: number): ReadonlyMap<string, Factors> {
+function factorsOf(seed: number): ReadonlyMap<string, Factors> {
   const random = seededRandom(seed);
   const { embedding, feedForward, blocks } = SHAPE;
   const matrix = (columns: number, rows: number): Factors => ({
@@ -43,6 +49,8 @@ export function adapterFactors(seed: number): ReadonlyMap<string, Factors> {
     rows,
     a: bellShaped(columns * RANK, 1 / Math.sqrt(columns), random),
     b: bellShaped(rows * RANK, 0.25, random),
+    rank: RANK,
+    factor: ALPHA / RANK,
   });
   const block = (i: number): [string, Factors][] => [
     [`blk.${i}.attn_q`, matrix(embedding, embedding)],

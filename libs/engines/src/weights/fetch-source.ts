@@ -60,7 +60,10 @@ export async function fetchSource(source: RemoteSource, context: PullContext): P
     case "artifact":
       return fetchArtifact(source, context);
     case "builtin":
-      if (source.isAdapter) return writeTinyAdapter(context.partPath, source.seed ?? 1);
+      if (source.isAdapter) {
+        await writeTinyAdapter(context.partPath, source.seed ?? 1);
+        return;
+      }
       return writeTinyModel(context.partPath, {
         ...(source.seed === undefined ? {} : { seed: source.seed }),
         ...(source.contextTokens === undefined ? {} : { contextTokens: source.contextTokens }),

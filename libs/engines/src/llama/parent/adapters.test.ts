@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { writeTinyAdapter } from "../../gguf/tiny-adapter.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import type { Answer } from "../../testing/engine-session.ts";
-import { mergeTinyAdapter } from "../testing/merged-adapter.ts";
+import { mergeAdapter } from "../testing/merged-adapter.ts";
 import { TestSession } from "../testing/test-session.ts";
 
 const SEEDS = [1, 2] as const;
@@ -23,9 +23,9 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "heddle-adapters-"));
   base = await TestSession.open({ maxSequences: 4, contextTokens: 1024 });
   for (const seed of SEEDS) {
-    await writeTinyAdapter(pathOf(seed), seed);
+    const factors = await writeTinyAdapter(pathOf(seed), seed);
     const path = join(directory, `merged-${seed}.gguf`);
-    await writeTinyModel(path, { change: mergeTinyAdapter(seed) });
+    await writeTinyModel(path, { change: mergeAdapter(factors) });
     merged.set(seed, await TestSession.open({ maxSequences: 1, contextTokens: 1024 }, path));
   }
 }, 60_000);
