@@ -45,8 +45,6 @@ const FOR_TESTS = new Set([
   "libs/engines/src/gguf/tensor-encoding.ts: halfBits",
   "libs/engines/src/llama/parent/llama-engine.ts: LlamaEngine",
   "libs/engines/src/llama/sampling/logprobs.ts: topTokens",
-  "libs/backends/src/conformance.ts: conformanceCases",
-  "libs/backends/src/conformance.ts: conformanceError",
   "libs/training/src/compression/top-k.ts: addSparse",
   "libs/training/src/language-model/language-model.ts: languageModelLogits",
   "libs/training/src/sharding/sharding-plan.ts: PARTITION_ELEMENTS",
