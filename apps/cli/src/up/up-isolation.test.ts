@@ -50,6 +50,11 @@ for (const pid of pids) {
   can("descriptors of " + pid, () => fs.readlinkSync("/proc/" + pid + "/fd/0"));
   can("root of " + pid, () => fs.readdirSync("/proc/" + pid + "/root/"));
   can("signal to " + pid, () => process.kill(Number(pid), 0));
+  can("priority of " + pid, () => require("node:os").setPriority(Number(pid), 10));
+  can("limits of " + pid, () => {
+    const limit = ["--pid", pid, "--nofile=4096:4096"];
+    if (require("node:child_process").spawnSync("prlimit", limit).status !== 0) throw new Error();
+  });
 }
 can("inherited descriptors", () => {
   const open = fs.readdirSync("/proc/self/fd").filter((fd) => {
@@ -58,6 +63,7 @@ can("inherited descriptors", () => {
   });
   if (open.length === 0) throw new Error("none");
 });
+require("node:os").setPriority(0, 5); // Its own it may lower.
 for (const name of Object.keys(process.env)) {
   if (/TOKEN|SECRET|API_KEY/.test(name)) console.log("REACHED variable " + name);
 }

@@ -19,6 +19,7 @@ import { configModule } from "../config/config.module.ts";
 import { controlPlaneModule } from "../control-plane/control-plane.module.ts";
 import { RaftControlPlane } from "../control-plane/raft/raft-control-plane.ts";
 import { taskUses } from "../nodes/task-uses.ts";
+import { PluginsModule } from "../plugins/plugins.module.ts";
 import { OrchestrationModule } from "./orchestration.module.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
@@ -62,6 +63,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
   const imports = [
     configModule(testConfig(folder, { jobTimes }), logger),
     controlPlaneModule(open),
+    PluginsModule,
     scriptedCluster(new ListedNodes(), new ScriptedDispatch()),
     OrchestrationModule,
   ];

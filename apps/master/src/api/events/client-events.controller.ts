@@ -37,11 +37,14 @@ export class ClientEventsController {
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<LoggedEvent> {
-    if (!this.#control.events) throw new AppError("not_found", "This master keeps no event log.");
     return this.#changes.make(
       request,
       reply,
-      () => requested(request),
+      () => {
+        const asked = requested(request);
+        if (this.#control.events) return asked;
+        throw new AppError("not_found", "This master keeps no event log.");
+      },
       (named, made) => ({
         object: "logged_event",
         ...named,

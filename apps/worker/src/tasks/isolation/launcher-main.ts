@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { restrictByLandlock } from "./landlock.ts";
 import { type Confinement, LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
 import { dropCapabilities, execute, forbidNewPrivileges } from "./libc.ts";
+import { refuseLimitsOfOthers } from "./system-call-filter.ts";
 import { enterView } from "./task-view.ts";
 
 // The process that becomes a task's program. It starts with the worker's rights and a clean environment,
@@ -44,6 +45,7 @@ function confine(how: Confinement): void {
   dropCapabilities();
   forbidNewPrivileges();
   restrictByLandlock(how);
+  refuseLimitsOfOthers();
 }
 
 /** Goes to the working directory and finds the program, both with the task's rights. */
