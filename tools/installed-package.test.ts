@@ -110,8 +110,7 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
   it("several machines: the page's commands run as they stand", { timeout: 240_000 }, async (t) => {
     t.skip(noRegistry !== undefined, noRegistry);
     const machines = `127.${randomInt(1, 255)}.${randomInt(1, 255)}`;
-    const data = join(folder, "data");
-    mkdirSync(data);
+    const data = mkdtempSync(join(folder, "data-"));
     const page = new Runbook("guide/several-machines", folder, {
       ...ENV,
       MACHINE_1: `${machines}.1`,
