@@ -36,7 +36,7 @@ export class EventLogWriter {
   #written: Promise<void> = Promise.resolve();
   readonly #checkpoints = new SerialQueue();
   #note: unknown;
-  #isClosed = false;
+  readonly #closing = new AbortController();
 
   private constructor(origin: string, store: EventStore, onFatal: (error: AppError) => void) {
     this.origin = origin;
@@ -121,8 +121,9 @@ export class EventLogWriter {
     if (this.store.size < count) await this.store.grownBeyond(count - 1, signal);
   }
 
+  /** A checkpoint whose events have not come is not waited for. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#closing.abort();
     await this.flushed();
     await this.#checkpoints.idle();
     await this.store.close();
@@ -161,14 +162,15 @@ export class EventLogWriter {
     const keep = async () => {
       // A later one covers this one too.
       if (this.#note !== note) return;
-      if (this.store.size < size) await this.store.grownBeyond(size - 1);
+      const { signal } = this.#closing;
+      if (this.store.size < size) await this.store.grownBeyond(size - 1, signal);
       await this.store.keep(parseNote(Buffer.from(note)));
     };
     this.#checkpoints.run(keep).catch((error: unknown) => this.#fail(error));
   }
 
   #fail(thrown: unknown): void {
-    if (this.#isClosed) return;
+    if (this.#closing.signal.aborted) return;
     this.#onFatal(toAppError(thrown));
   }
 }
