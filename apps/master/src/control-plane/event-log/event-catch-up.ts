@@ -36,10 +36,10 @@ export class EventCatchUp {
   /** Throws `conflict` where no other master can have what is missing. */
   check(): void {
     const { control, events } = this.#parts;
-    const { id, members = [] } = control.group?.status() ?? {};
-    // One that joins does not know all members yet.
-    const isAlone = members.length === 1 && members[0]?.id === id;
-    if (events.missing === 0 || !isAlone) return;
+    const { members = [] } = control.group?.status() ?? {};
+    // One that joins has the snapshot of another master, and may not know the members yet.
+    const { snapshotsInstalled = 0 } = control.group?.counts() ?? {};
+    if (events.missing === 0 || members.length > 1 || snapshotsInstalled > 0) return;
     const message = `${events.missing} events are missing in the event log of this master, and there is no other master to fetch them from. Put the folder "events" of its data directory back, or run \`heddle cluster recover\`, which begins another event log.`;
     throw new AppError("conflict", message);
   }
