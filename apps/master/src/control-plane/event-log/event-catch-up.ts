@@ -34,12 +34,11 @@ export class EventCatchUp {
   }
 
   /** Throws `conflict` where no other master can have what is missing. */
-  check(): void {
+  check(joins: boolean): void {
     const { control, events } = this.#parts;
     const { members = [] } = control.group?.status() ?? {};
-    // One that joins has the snapshot of another master, and may not know the members yet.
-    const { snapshotsInstalled = 0 } = control.group?.counts() ?? {};
-    if (events.missing === 0 || members.length > 1 || snapshotsInstalled > 0) return;
+    // One that was given a join token may not know the members yet.
+    if (events.missing === 0 || members.length > 1 || joins) return;
     const message = `${events.missing} events are missing in the event log of this master, and there is no other master to fetch them from. Put the folder "events" of its data directory back, or run \`heddle cluster recover\`, which begins another event log.`;
     throw new AppError("conflict", message);
   }

@@ -38,6 +38,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   readonly #signer: CheckpointSigner | undefined;
   readonly #webhooks: WebhookDelivery | undefined;
   readonly #peers: MasterPeers;
+  readonly #joins: boolean;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
@@ -46,7 +47,9 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     @Inject(Registry) registry: Registry,
     @Inject(PEPPER) pepper: Uint8Array,
     @Inject(WebhookHosts) hosts: WebhookHosts,
+    @Inject(MASTER_CONFIG) { joinTokenFile }: MasterConfig,
   ) {
+    this.#joins = joinTokenFile !== undefined;
     const { events } = control;
     this.#peers = new MasterPeers(control, credentials);
     if (!events) return;
@@ -70,7 +73,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   }
 
   onApplicationBootstrap(): void {
-    this.#catchUp?.check();
+    this.#catchUp?.check(this.#joins);
     void this.#catchUp?.run();
     void this.#signer?.run();
     void this.#webhooks?.run();
