@@ -20,16 +20,16 @@ const HOME = "@home/";
 
 /**
  * Bundles programs, given by their paths from the root, and what they share. The programs keep their paths in
- * the result, a list of files with their code. To the code a module is where it would be below `home`, a
- * path from the folder of the result.
+ * the result, a list of files with their code for the folder `target`. To the code a module is where it
+ * would be below `home`. Both are absolute paths.
  */
-export async function bundlePrograms(root, programs, home) {
+export async function bundlePrograms(root, programs, target, home = target) {
   const bundle = await rolldown({
     cwd: root,
     input: Object.fromEntries(programs.map((path) => [path.replace(/\.[jt]s$/, ""), `./${path}`])),
     platform: "node",
     external: EXTERNAL.map((name) => new RegExp(`^${name}`)),
-    plugins: [compiled(root), places(root, home), required(HTTP)],
+    plugins: [compiled(root), places(root, target, home), required(HTTP)],
     // Nest names packages that are loaded only where they are used and installed.
     logLevel: "silent",
   });
@@ -61,7 +61,7 @@ function compiled(root) {
 }
 
 /** Keeps `import.meta.url` of the workspace's modules what it would be if they were not bundled. */
-function places(root, home) {
+function places(root, target, home) {
   return {
     name: "places",
     transform(code, id) {
@@ -72,7 +72,7 @@ function places(root, home) {
       return code.replaceAll("import.meta.url", own);
     },
     renderChunk(code, { fileName }) {
-      const up = relative(dirname(fileName), home).replaceAll("\\", "/");
+      const up = relative(dirname(join(target, fileName)), home).replaceAll("\\", "/");
       return code.replaceAll(`"${HOME}`, `"${up}/`);
     },
   };

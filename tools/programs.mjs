@@ -46,7 +46,7 @@ export async function writePrograms() {
   const inputs = [...modules, `${SITE}/${STAMP}`, ...TOOLS];
   return bringUpToDate(TARGET, inputs, async () => {
     const programs = modules.filter((path) => PROGRAM.test(path));
-    const { files, modules: bundled } = await bundlePrograms(ROOT, programs, ".");
+    const { files, modules: bundled } = await bundlePrograms(ROOT, programs, TARGET);
     const manifests = packageFolders().map(manifestOf);
     const licenses = { path: LICENSES, code: licensesOf(bundled) };
     return [...manifests, ...files, ...consoleFiles(), licenses];
@@ -67,7 +67,7 @@ export default async function writeAllPrograms() {
   const sources = globSync("{apps,libs}/*/test/**/*.ts", { cwd: ROOT });
   await bringUpToDate(TEST_TARGET, [...compiledModules(), ...sources, ...TOOLS], async () => {
     const programs = globSync(TEST_PROGRAMS, { cwd: ROOT });
-    const { files } = await bundlePrograms(ROOT, programs, relative(TEST_TARGET, TARGET));
+    const { files } = await bundlePrograms(ROOT, programs, TEST_TARGET, TARGET);
     return [{ path: "package.json", code: '{ "type": "module" }\n' }, ...files];
   });
 }

@@ -9,6 +9,8 @@ export interface ControlGroup {
   roster(): GroupRoster;
   /** The same, also right after this process was stopped; resolves at once where it was not. */
   statusAfterPauses(): Promise<GroupStatus>;
+  /** Whether no other master belongs to the group, as far as this one knows. */
+  isAlone(): boolean;
   /** How far each member is, which only the leader knows; rejects where it does not answer. */
   progress(): Promise<readonly MemberProgress[]>;
   /** Resolves when this master's state holds every change made before the call. */

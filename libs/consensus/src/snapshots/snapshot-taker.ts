@@ -26,6 +26,8 @@ export class SnapshotTaker {
 
   /** Takes one of the state as of now if there is anything new; resolves when it is in use. */
   async take(): Promise<void> {
+    // One that is under way may hold less than what is applied now.
+    await this.#taking;
     this.#parts.applier.wantsSnapshot = true;
     await this.#takeNext();
   }

@@ -34,11 +34,9 @@ export class EventCatchUp {
   }
 
   /** Throws `conflict` where no other master can have what is missing. */
-  check(joins: boolean): void {
+  check(): void {
     const { control, events } = this.#parts;
-    const { members = [] } = control.group?.status() ?? {};
-    // One that was given a join token may not know the members yet.
-    if (events.missing === 0 || members.length > 1 || joins) return;
+    if (events.missing === 0 || control.group?.isAlone() === false) return;
     const message = `${events.missing} events are missing in the event log of this master, and there is no other master to fetch them from. Put the folder "events" of its data directory back, or run \`heddle cluster recover\`, which begins another event log.`;
     throw new AppError("conflict", message);
   }

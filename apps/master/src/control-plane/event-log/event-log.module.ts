@@ -20,6 +20,14 @@ import { EventEntriesController } from "./event-entries.controller.ts";
 import { WebhookDelivery } from "./webhook-delivery.ts";
 import { WebhookHosts } from "./webhook-post.ts";
 
+/** Undefined where this master keeps no events. */
+const webhookDelivery = {
+  provide: WebhookDelivery,
+  inject: [CONTROL_PLANE, PEPPER, WebhookHosts, LOGGER],
+  useFactory: (control: ControlPlane, pepper: Uint8Array, hosts: WebhookHosts, log: Logger) =>
+    control.events && new WebhookDelivery({ control, events: control.events, pepper, hosts, log }),
+};
+
 /** The event log of this master: what it lacks, its checkpoints, and what others read of it. */
 @Global()
 @Module({
@@ -30,6 +38,7 @@ import { WebhookHosts } from "./webhook-post.ts";
       inject: [MASTER_CONFIG],
       useFactory: ({ webhookHosts }: MasterConfig) => new WebhookHosts(webhookHosts),
     },
+    webhookDelivery,
   ],
   exports: [WebhookHosts],
 })
@@ -38,26 +47,21 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   readonly #signer: CheckpointSigner | undefined;
   readonly #webhooks: WebhookDelivery | undefined;
   readonly #peers: MasterPeers;
-  readonly #joins: boolean;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(CREDENTIALS) credentials: NodeCredentials,
     @Inject(LOGGER) log: Logger,
     @Inject(Registry) registry: Registry,
-    @Inject(PEPPER) pepper: Uint8Array,
-    @Inject(WebhookHosts) hosts: WebhookHosts,
-    @Inject(MASTER_CONFIG) { joinTokenFile }: MasterConfig,
+    @Inject(WebhookDelivery) webhooks: WebhookDelivery | undefined,
   ) {
-    this.#joins = joinTokenFile !== undefined;
     const { events } = control;
     this.#peers = new MasterPeers(control, credentials);
-    if (!events) return;
+    this.#webhooks = webhooks;
+    if (!events || !webhooks) return;
     const catchUp = new EventCatchUp({ control, events, peers: this.#peers, log });
     this.#catchUp = catchUp;
     this.#signer = new CheckpointSigner(control, events, log);
-    const webhooks = new WebhookDelivery({ control, events, pepper, hosts, log });
-    this.#webhooks = webhooks;
     const figures = [
       ["_total", "counter", "Events of the event log.", () => events.store.size],
       ["_missing", "gauge", "Events that this master lacks.", () => events.missing],
@@ -73,7 +77,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   }
 
   onApplicationBootstrap(): void {
-    this.#catchUp?.check(this.#joins);
+    this.#catchUp?.check();
     void this.#catchUp?.run();
     void this.#signer?.run();
     void this.#webhooks?.run();

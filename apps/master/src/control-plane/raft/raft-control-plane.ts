@@ -238,6 +238,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#running.status();
   }
 
+  isAlone(): boolean {
+    return this.#othersNow().length === 0;
+  }
+
   async statusAfterPauses(): Promise<GroupStatus> {
     return this.#view(await this.#running.statusAfterPauses());
   }
