@@ -12,7 +12,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundlePrograms, licensesOf } from "./bundle.mjs";
 import { bundleConsole, consoleInputs, SITE } from "./console.mjs";

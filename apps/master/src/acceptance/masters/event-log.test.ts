@@ -7,6 +7,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "no
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { createApiKey } from "@heddle/auth/api-key";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
@@ -26,6 +27,8 @@ import { MasterGroup } from "../../../test/master-group.ts";
 
 const NAMES = ["master-1", "master-2", "master-3"] as const;
 const [FIRST, SECOND, THIRD] = NAMES;
+/** Well-formed, of no cluster. */
+const NO_KEY = createApiKey("test").text;
 const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }] };
 
 let group: MasterGroup;
@@ -227,6 +230,20 @@ describe("event log of three masters", () => {
       { id: "run-2", revision: "1", userid: expect.stringMatching(/^key:/), project: "default" },
     ]);
     expect((await all(SECOND, "tag=gdpr")).map(({ id }) => id)).toEqual(["run-1", "run-2"]);
+  });
+
+  it("keys are known to every master as soon as one has answered", async () => {
+    for (let at = 0; at < 30; at++) {
+      const { key } = await group.createKey(NAMES[at % 3]!, `new-${at}`);
+      const others = NAMES.filter((_, place) => place !== at % 3);
+      const replies = await Promise.all(
+        others.map((name) => group.request(name, "GET", "/api/v1/models", undefined, key)),
+      );
+      expect(replies.map(({ status }) => status)).toEqual([200, 200]);
+      await Promise.all(replies.map((reply) => reply.text()));
+    }
+    const unknown = await group.request(THIRD, "GET", "/api/v1/models", undefined, NO_KEY);
+    expect(unknown.status).toBe(401);
   });
 
   it("shows the events of a project to its callers alone", async () => {

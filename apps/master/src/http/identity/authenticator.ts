@@ -1,6 +1,7 @@
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import type { Later } from "@heddle/auth/limits/limit-store";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import type { FreshRun } from "@heddle/base/async/fresh-run";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { FastifyRequest } from "fastify";
@@ -14,13 +15,17 @@ export class Authenticator {
   readonly #callers: CallerResolver;
   readonly #inProcess: Pick<InProcessCalls, "keyOf">;
   readonly #tokens: TokenVerifier | undefined;
+  readonly #newest: Pick<FreshRun<unknown>, "get">;
 
+  /** `newest` resolves when this master's state holds every change made before the call of it. */
   constructor(
     verifier: KeyVerifier<ApiKeyRecord>,
     callers: CallerResolver,
     inProcess: Pick<InProcessCalls, "keyOf">,
     tokens: TokenVerifier | undefined,
+    newest: Pick<FreshRun<unknown>, "get">,
   ) {
+    this.#newest = newest;
     this.#verifier = verifier;
     this.#callers = callers;
     this.#inProcess = inProcess;
@@ -37,6 +42,14 @@ export class Authenticator {
     if (this.#tokens && TokenVerifier.isToken(token)) {
       return this.#tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
     }
+    const verified = this.#verifier.verify(token);
+    // It may be new: another master answered the call that made it a moment ago.
+    if (!verified.ok && verified.reason === "unknown") return this.#ofNewKey(token, project);
+    return this.#callers.ofKey(known(verified), project);
+  }
+
+  async #ofNewKey(token: string, project: string | undefined): Promise<Caller> {
+    await this.#newest.get().catch(() => undefined);
     return this.#callers.ofKey(known(this.#verifier.verify(token)), project);
   }
 }

@@ -1,8 +1,10 @@
 import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { isActiveToken } from "@heddle/auth/oidc/introspection";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import { FreshRun } from "@heddle/base/async/fresh-run";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
@@ -14,6 +16,9 @@ import { CallerResolver } from "./caller-resolver.ts";
 
 /** The injection token of the AuthSettings; null without an `--auth-file`. */
 export const AUTH_SETTINGS = Symbol("AuthSettings");
+
+/** How long a call with a key that this master does not know waits for the newest state. */
+const NEWEST_MS = 2_000;
 
 export function openAuthenticator(
   control: ControlPlane,
@@ -29,7 +34,11 @@ export function openAuthenticator(
   });
   const callers = new CallerResolver(() => control.state);
   const tokens = settings?.oauth2 && tokenVerifier(settings.oauth2, logger);
-  return new Authenticator(verifier, callers, inProcess, tokens);
+  const newest = new FreshRun(async () => {
+    const late = delay(NEWEST_MS, undefined, { ref: false });
+    await Promise.race([control.group?.readBarrier(), late]);
+  });
+  return new Authenticator(verifier, callers, inProcess, tokens, newest);
 }
 
 function tokenVerifier(
