@@ -88,6 +88,21 @@ test("snapshot: asked for, it resolves when it is in use", async () => {
   await Promise.all([taken, idle]);
 });
 
+test("snapshot: asked for while one is under way, it resolves with the next", async () => {
+  const { one, applier, begun, end, settled } = taker();
+  applier.wantsSnapshot = true;
+  one.maybeTake();
+  let isDone = false;
+  const taken = one.take().then(() => {
+    isDone = true;
+  });
+  await end(0, 60);
+  await settled();
+  expect([begun.length, isDone]).toEqual([2, false]);
+  await end(1, 70);
+  await taken;
+});
+
 test("snapshot: a damaged one is replaced, unless a newer has replaced it", async () => {
   const { one, begun, end, settled } = taker();
   const renewed = one.renew();

@@ -27,7 +27,7 @@ export class SnapshotTaker {
   /** Takes one of the state as of now if there is anything new; resolves when it is in use. */
   async take(): Promise<void> {
     // One that is under way may hold less than what is applied now.
-    await this.#taking;
+    if (this.#taking) await this.#taking;
     this.#parts.applier.wantsSnapshot = true;
     await this.#takeNext();
   }
