@@ -2,7 +2,7 @@ import { seededRandom } from "@heddle/base/random";
 import { Dice } from "@heddle/simulation/dice";
 import { FailingFiles } from "@heddle/simulation/failing-files";
 import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { SnapshotStore } from "./snapshot-store.ts";
 import type { StorageFiles } from "./storage-files.ts";
 import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
@@ -10,10 +10,10 @@ import { WriteAheadLog } from "./write-ahead-log.ts";
 
 const OWNER = { cluster: "c1", node: "n1" };
 
-function newDisk(seed: number): SimulatedDisk {
+function newDisk(seed: number, answer: (run: () => void) => void = queueMicrotask): SimulatedDisk {
   return new SimulatedDisk({
     dice: new Dice(seed, "disk"),
-    after: (_delayUs, run) => queueMicrotask(run),
+    after: (_delayUs, run) => answer(run),
     latencyUs: () => 0,
     notify: (run) => run(),
     onDurable: () => undefined,
@@ -106,6 +106,27 @@ async function expectSnapshot(files: StorageFiles, index: number): Promise<void>
   for await (const chunk of store.chunks({ index, term: 1 })) parts.push(chunk);
   expect(Buffer.concat(parts)).toEqual(Buffer.alloc(100, index));
 }
+
+describe("a log whose process was killed", () => {
+  // holds: wal-kill
+  it("keeps in a power cut what its next start found in the page cache", async () => {
+    const held: (() => void)[] = [];
+    let holds = false;
+    const disk = newDisk(3, (run) => (holds ? held.push(run) : queueMicrotask(run)));
+    const { log } = await openLog(disk.mount());
+    await log.append([state(0), entry(1)]);
+    holds = true;
+    void log.append([entry(2)]);
+    await vi.waitFor(() => expect(held).toHaveLength(1));
+    expect(disk.kill()).toHaveLength(1);
+    holds = false;
+    for (const outage of [() => undefined, () => disk.crash("all")]) {
+      outage();
+      const { recovered } = await openLog(disk.mount());
+      expect(recovered.entries.map(({ index }) => index)).toEqual([1, 2]);
+    }
+  });
+});
 
 describe("a log with bit rot", () => {
   // holds: wal-bit-flip

@@ -1,4 +1,5 @@
 import { AppError, toAppError } from "@heddle/base/errors";
+import { oneVersion } from "@heddle/parameters/shards/checkpoint-versions";
 import { type Segment, shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import { fragmentsOf, type ShardSpec } from "@heddle/parameters/shards/shard-spec";
@@ -54,11 +55,11 @@ export async function restoreShard(
     if (moves.length === 0 && !(own.length === 0 && piece === first)) continue;
     const target = { spec, slab, moves, piece, elements };
     const found = await restorePiece(target, source, signal);
-    if (version !== undefined && found !== version) {
-      const message = `checkpoint ${source.name} has pieces of the versions ${version} and ${found}`;
-      throw new AppError("invalid_value", message);
-    }
-    version = found;
+    version = oneVersion(
+      version === undefined ? [found] : [version, found],
+      source.name,
+      "a shard",
+    );
   }
   if (version === undefined) throw new Error("a shard has no parameters");
   return version;

@@ -2,6 +2,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
+import { oneVersion } from "./checkpoint-versions.ts";
 import { shardMethods } from "./shard-methods.ts";
 import { encodeShard, fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
@@ -203,10 +204,8 @@ async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Prom
   // Each shard reads only the pieces that it needs, and cannot check that all are of its version.
   const each = spec.servers.length / fragmentsOf(spec);
   for (let first = 0; first < restored.length; first += each) {
-    const versions = new Set(restored.slice(first, first + each).map(({ version }) => version));
-    if (versions.size === 1) continue;
-    const message = `checkpoint ${checkpoint.name} has pieces of the versions ${[...versions].join(" and ")}`;
-    throw new AppError("invalid_value", message);
+    const versions = restored.slice(first, first + each).map(({ version }) => version);
+    oneVersion(versions as [number, ...number[]], checkpoint.name, "the shards");
   }
 }
 
