@@ -4,14 +4,13 @@ import { spawnSync } from "node:child_process";
 import {
   chmodSync,
   chownSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { freePort } from "@heddle/base/testing/free-ports";
@@ -35,8 +34,14 @@ const fs = require("node:fs");
 const [files, pids] = [process.env.FILES.split("\\n"), process.env.PIDS.split(",")];
 const can = (what, act) => { try { act(); console.log("REACHED " + what); } catch {} };
 for (const file of files) {
-  can("read " + file, () => fs.readFileSync(file));
+  const isSecret = !file.endsWith("/notes");
+  if (isSecret) can("read " + file, () => fs.readFileSync(file));
   can("write " + file, () => fs.closeSync(fs.openSync(file, "r+")));
+  for (const path of [file, require("node:path").dirname(file)]) {
+    can("mode of " + path, () => fs.chmodSync(path, 0o755));
+    can("group of " + path, () => fs.chownSync(path, process.getuid(), process.getgid()));
+    can("times of " + path, () => fs.utimesSync(path, 1, 1));
+  }
   can("remove " + file, () => fs.rmSync(file));
 }
 for (const pid of pids) {
@@ -63,6 +68,10 @@ can("inherited descriptors", () => {
   });
   if (open.length === 0) throw new Error("none");
 });
+fs.writeFileSync("mine", "");
+fs.chmodSync("mine", 0o755);
+fs.writeFileSync("/tmp/" + process.env.HEDDLE_JOB_ID, "");
+fs.rmSync("/tmp/" + process.env.HEDDLE_JOB_ID);
 require("node:os").setPriority(0, 5); // Its own it may lower.
 for (const name of Object.keys(process.env)) {
   if (/TOKEN|SECRET|API_KEY/.test(name)) console.log("REACHED variable " + name);
@@ -80,12 +89,13 @@ console.log("searched " + files.length + " files and " + pids.length + " process
 `;
 
 describe.each([
-  { user: undefined, level: isRoot ? "own user, mounts and processes" : "Landlock" },
-  ...(isRoot ? [{ user: plainUser, level: "Landlock" }] : []),
+  { user: undefined, level: isRoot ? "own user, mounts and processes" : "Landlock and own mounts" },
+  ...(isRoot ? [{ user: plainUser, level: "Landlock and own mounts" }] : []),
 ])("isolation at the level $level", ({ user, level }) => {
   const scratch = mkdtempSync(join(tmpdir(), "heddle-up-isolation-"));
   const data = join(scratch, "data");
-  const elsewhere = join(scratch, "elsewhere");
+  // Not in a temporary folder, to which every task writes.
+  const elsewhere = mkdtempSync(join(isRoot ? "/var/lib" : homedir(), "heddle-up-isolation-"));
   /** Paths of the processes that are started by hand, each given by a flag. */
   const given = {
     token: join(elsewhere, "token-of-nodes"),
@@ -118,17 +128,19 @@ describe.each([
   afterAll(async () => {
     for (const { child } of running) child.kill("SIGINT");
     await Promise.all(running.map((each) => each.end()));
-    rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+    for (const folder of [scratch, elsewhere])
+      rmSync(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
   });
 
   /** A worker and a parameter server of the cluster, and a master of another one. */
   async function startByHand(): Promise<void> {
-    mkdirSync(elsewhere);
     writeFileSync(given.token, readFileSync(join(data, "cluster-token")));
     writeFileSync(given.foreignToken, `${"t".repeat(43)}\n`);
     writeFileSync(given.foreignKey, `${createApiKey("local").text}\n`);
     writeFileSync(given.secretsKey, `${Buffer.alloc(32, 7).toString("base64")}\n`);
-    for (const path of [elsewhere, ...Object.values(given)]) {
+    const notes = join(elsewhere, "notes");
+    writeFileSync(notes, "no secret");
+    for (const path of [elsewhere, notes, ...Object.values(given)]) {
       chmodSync(path, path === elsewhere ? 0o755 : 0o600);
       if (user !== undefined) chownSync(path, user, user);
     }

@@ -60,6 +60,7 @@ test("record: a forged one makes the worker kill no process of others", async ()
     dataDirectory: folder,
     checkpointRoot: join(folder, "checkpoints"),
     programs: [],
+    onFault: (message) => console.warn(message),
     taskUsers: "own",
   });
   const executor = new ProcessExecutor("node-1", undefined, isolation);

@@ -28,6 +28,7 @@ async function findIsolation(options: WorkerOptions, { log }: TaskNode): Promise
     taskUsers: options.taskUsers,
     hidden: [...hiddenPaths, ...secretPaths],
     writable: options.writablePaths,
+    onFault: (message) => log.warn({}, message),
     programs: pluginFolders(options),
   });
   const { level, reasons } = isolation;
@@ -37,5 +38,9 @@ async function findIsolation(options: WorkerOptions, { log }: TaskNode): Promise
     log.warn({ isolation: level, reasons, advice }, "tasks could read this worker's secrets");
   } else if (reasons.length > 0) log.warn({ isolation: level, reasons }, "how tasks are isolated");
   else log.info({ isolation: level }, "how tasks are isolated");
+  for (const folder of isolation.closedFolders) {
+    const message = `tasks make no files in ${folder}, since the data directory ${options.dataDirectory} lies below it: give --data a place elsewhere`;
+    log.warn({ isolation: level }, message);
+  }
   return isolation;
 }

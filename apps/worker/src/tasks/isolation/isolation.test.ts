@@ -17,6 +17,7 @@ test.runIf(process.getuid?.() === 0)(
       dataDirectory,
       checkpointRoot: join(dataDirectory, "checkpoints"),
       programs: [],
+      onFault: (message) => console.warn(message),
       taskUsers: "own",
     });
     expect(level).toBe("none");

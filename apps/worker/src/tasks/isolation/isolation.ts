@@ -20,13 +20,20 @@ import type { UserRange } from "@heddle/node-agent/offer-flags";
 import type { TaskLaunch } from "../executors/executor.ts";
 import { pipesFolder } from "../executors/output-copier.ts";
 import { freshScan } from "../executors/process-scan.ts";
+import { GuardedModes } from "./guarded-modes.ts";
 import type { Confinement } from "./launch-orders.ts";
-import { giveOrders, LAUNCHER } from "./start-launcher.ts";
+import { giveOrders, launcherFor } from "./start-launcher.ts";
 import { codePaths, letPass, realPath, viewFor } from "./task-paths.ts";
 import { defaultRange, TaskUsers } from "./task-users.ts";
 
 /** How tasks are kept from what is not theirs, the strongest first. */
-const LEVELS = ["own user, mounts and processes", "own user", "Landlock", "none"] as const;
+const LEVELS = [
+  "own user, mounts and processes",
+  "own user",
+  "Landlock and own mounts",
+  "Landlock",
+  "none",
+] as const;
 export type IsolationLevel = (typeof LEVELS)[number];
 
 export interface IsolationOptions {
@@ -38,6 +45,8 @@ export interface IsolationOptions {
   readonly hidden?: readonly string[] | undefined;
   /** Further paths to which they write. */
   readonly writable?: readonly string[] | undefined;
+  /** Called with what an operator should know while tasks run. */
+  readonly onFault: (message: string) => void;
   /** Folders of the operator's whose code tasks load, as plugins. */
   readonly programs: readonly string[];
 }
@@ -75,6 +84,7 @@ export class Isolation {
   readonly reasons: readonly string[];
   readonly #options: IsolationOptions;
   readonly #users: TaskUsers | undefined;
+  readonly #modes = new GuardedModes((message) => this.#options.onFault(message));
 
   private constructor(
     level: IsolationLevel,
@@ -99,8 +109,8 @@ export class Isolation {
         if (reasons.length === 0) reasons.push(noUsersReason(options));
         continue;
       }
-      if (level === "Landlock" && process.getuid?.() === 0) {
-        reasons.push(ROOT_REASON);
+      if (isLandlock(level) && process.getuid?.() === 0) {
+        if (!reasons.includes(ROOT_REASON)) reasons.push(ROOT_REASON);
         continue;
       }
       const found = new Isolation(level, reasons, options, users);
@@ -115,9 +125,20 @@ export class Isolation {
     throw new Error("the last level needs no trial");
   }
 
+  /** Temporary folders in which a task makes no files, since hidden paths lie below them. */
+  get closedFolders(): string[] {
+    if (this.level !== "Landlock") return [];
+    const data = realPath(this.#options.dataDirectory);
+    return temporaryFolders.filter((folder) => data.startsWith(`${realPath(folder)}/`));
+  }
+
+  onModuleDestroy(): void {
+    this.#modes.stop();
+  }
+
   /** Where sockets of tasks may lie so that no other job reaches them, the preferred place first. */
   get socketRoots(): string[] {
-    if (this.level !== "Landlock") return [tmpdir()];
+    if (!isLandlock(this.level)) return [tmpdir()];
     // Hidden from all tasks, unlike temporary folders, to which every task of this user writes.
     const folders = [this.#options.dataDirectory, ...ownHeddleFolders()];
     return folders.map((folder) => join(realPath(folder), "sockets"));
@@ -171,15 +192,18 @@ export class Isolation {
     const own = [dataDirectory, checkpointRoot, ...hidden, ...(data ? [data] : [])];
     // Other processes of this user may have begun since the last launch.
     const secret = [...own, ...ownHeddleFolders(), ...registeredSecretPaths()];
+    const hiddenPaths = [...new Set(secret.map(realPath))];
+    if (this.level === "Landlock") this.#modes.add(hiddenPaths);
     // A rule is of a file that exists: the task may not make one in its directory.
     for (const { path } of mounts) makeIfMissing(path);
     return {
       kind: "landlock",
-      hidden: [...new Set(secret.map(realPath))],
+      hasOwnMounts: this.level === "Landlock and own mounts",
+      hidden: hiddenPaths,
       readable: [
         ...codePaths(programs),
         ...mounts.filter(({ isReadOnly }) => isReadOnly).map(({ path }) => path),
-      ],
+      ].map(realPath),
       writable: [
         ...mounts.filter(({ isReadOnly }) => !isReadOnly).map(({ path }) => path),
         pipesFolder(directory),
@@ -208,8 +232,13 @@ export class Isolation {
       const result = join(work, "result");
       const command = [process.execPath, probe, result, String(process.pid), secret];
       await runProbe(isolated, command, work).finally(() => isolated.release());
-      const read = JSON.parse(readFileSync(result, "utf8")) as string[];
-      if (read.length > 0) throw new Error(`a task could read ${read.join(", ")}`);
+      const { read, changed } = JSON.parse(readFileSync(result, "utf8")) as Record<
+        string,
+        string[]
+      >;
+      if (read?.length) throw new Error(`a task could read ${read.join(", ")}`);
+      if (changed?.length && this.level !== "Landlock")
+        throw new Error(`a task could change the mode of ${changed.join(", ")}`);
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }
@@ -223,6 +252,10 @@ async function acquireUser(
 ): Promise<number> {
   const scan = users.isToChoose(jobId) ? await freshScan() : undefined;
   return users.acquire(jobId, checkpointDirectory, scan);
+}
+
+function isLandlock(level: IsolationLevel): boolean {
+  return level.startsWith("Landlock");
 }
 
 function isOwnUser(level: IsolationLevel): boolean {
@@ -291,7 +324,7 @@ async function runProbe(
   command: readonly string[],
   work: string,
 ): Promise<void> {
-  const [program = "", ...args] = LAUNCHER;
+  const [program = "", ...args] = launcherFor(isolated.confinement);
   const child = spawn(program, args, {
     cwd: "/",
     env: {},

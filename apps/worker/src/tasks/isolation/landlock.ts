@@ -1,6 +1,7 @@
 import { closeSync, lstatSync, openSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import koffi from "koffi";
+import type { LandlockConfinement } from "./launch-orders.ts";
 import { checked } from "./libc.ts";
 
 const SYS_CREATE_RULESET = 444;
@@ -34,17 +35,11 @@ function landlockVersion(): number {
   return Math.max(0, Number(createRuleset(SYS_CREATE_RULESET, null, 0, CREATE_RULESET_VERSION)));
 }
 
-interface LandlockPaths {
-  readonly hidden: readonly string[];
-  readonly readable: readonly string[];
-  readonly writable: readonly string[];
-}
-
 /**
  * Restricts this thread and what it becomes: it reads nothing below `hidden`, writes nowhere but below
  * `writable`, traces no process outside and, from version 6 on, signals none. Throws where it cannot.
  */
-export function restrictByLandlock(paths: LandlockPaths): void {
+export function restrictByLandlock(paths: LandlockConfinement): void {
   const version = landlockVersion();
   if (version === 0) throw new Error("the kernel has no Landlock");
   const writing =
@@ -58,7 +53,12 @@ export function restrictByLandlock(paths: LandlockPaths): void {
     createRuleset(SYS_CREATE_RULESET, attributes, size, 0),
   );
   const read = ["/", ...paths.readable].flatMap((path) => allBut(path, paths.hidden));
-  const write = paths.writable.flatMap((path) => allBut(path, paths.hidden));
+  const covers = paths.hasOwnMounts ? paths.hidden.filter(isFolder) : [];
+  // A covered file may be replaced outside, which takes its cover away.
+  const uncovered = paths.hidden.filter(
+    (path) => !covers.some((cover) => path === cover || path.startsWith(`${cover}/`)),
+  );
+  const write = paths.writable.flatMap((path) => allBut(path, uncovered));
   if (read.length + write.length > MAX_RULES) {
     throw new Error(
       `Landlock would need ${read.length + write.length} rules, more than ${MAX_RULES}`,
@@ -79,6 +79,10 @@ function allBut(path: string, hidden: readonly string[]): string[] {
     .map((name) => join(path, name))
     .filter((each) => !lstatSync(each, { throwIfNoEntry: false })?.isSymbolicLink())
     .flatMap((each) => allBut(each, hidden));
+}
+
+function isFolder(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
 function entries(path: string): string[] {

@@ -30,6 +30,8 @@ export interface TaskView {
 /** The worker's user, restricted by Landlock. */
 export interface LandlockConfinement {
   readonly kind: "landlock";
+  /** Whether the launcher has mounts of its own, on which all but the writable paths is read-only. */
+  readonly hasOwnMounts: boolean;
   /** Paths of which nothing can be read. */
   readonly hidden: readonly string[];
   /** Paths that can be read although they lie below hidden ones. */

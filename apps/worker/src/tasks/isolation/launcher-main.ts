@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { restrictByLandlock } from "./landlock.ts";
 import { type Confinement, LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
 import { dropCapabilities, execute, forbidNewPrivileges } from "./libc.ts";
+import { restrictMounts } from "./own-mounts.ts";
 import { refuseLimitsOfOthers } from "./system-call-filter.ts";
 import { enterView } from "./task-view.ts";
 
@@ -42,6 +43,7 @@ function confine(how: Confinement): void {
     forbidNewPrivileges();
     return;
   }
+  if (how.hasOwnMounts) restrictMounts(how);
   dropCapabilities();
   forbidNewPrivileges();
   restrictByLandlock(how);

@@ -3,6 +3,7 @@ import koffi from "koffi";
 
 /** Numbers of system calls that are the same on every architecture. */
 const SYS_CLOSE_RANGE = 436;
+const SYS_MOUNT_SETATTR = 442;
 const CLOSE_RANGE_CLOEXEC = 4;
 const F_SETFD = 2;
 const FD_CLOEXEC = 1;
@@ -14,6 +15,9 @@ const PR_CAP_AMBIENT = 47;
 const PR_SET_CHILD_SUBREAPER = 36;
 const PR_CAP_AMBIENT_CLEAR_ALL = 4;
 const LAST_CAPABILITY = 63;
+const AT_FDCWD = -100;
+const AT_RECURSIVE = 0x8000;
+const MOUNT_ATTR_RDONLY = 1n;
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const EWOULDBLOCK = 11;
@@ -38,6 +42,14 @@ const execveCall = libc.func("int execve(const char *, const char **, const char
 const fcntlCall = libc.func("int fcntl(int, int, int)");
 const flockCall = libc.func("int flock(int, int)");
 const signalCall = libc.func("void *signal(int, intptr_t)");
+const mountSetattrCall = libc.func("syscall", "long", [
+  "long",
+  "int",
+  "const char *",
+  "uint",
+  "void *",
+  "size_t",
+]);
 const closeRangeCall = libc.func("syscall", "long", ["long", "uint", "uint", "int"]);
 
 /** Throws with the name of the call and the error number where the result is negative. */
@@ -58,6 +70,15 @@ export function mount(
   data: string | null,
 ): void {
   checked(`mount of ${target}`, mountCall(source, target, type, flags, data));
+}
+
+/** Makes the mount, and those below it where wanted, read-only or writable. False where it may not. */
+export function setReadOnly(path: string, isReadOnly: boolean, isRecursive: boolean): boolean {
+  const [set, clear] = isReadOnly ? [MOUNT_ATTR_RDONLY, 0n] : [0n, MOUNT_ATTR_RDONLY];
+  const attributes = Buffer.from(new BigUint64Array([set, clear, 0n, 0n]).buffer);
+  const flags = isRecursive ? AT_RECURSIVE : 0;
+  const call = [AT_FDCWD, path, flags, attributes, attributes.length] as const;
+  return Number(mountSetattrCall(SYS_MOUNT_SETATTR, ...call)) === 0;
 }
 
 /** Locks the open file until it is closed or this process ends; false where another one has. */

@@ -1,15 +1,19 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
 
-// Runs as a task would, at the worker's start: it leaves what a task could read that it must not.
-// Arguments: a file that it can write, the process of the worker, and paths that it must not read.
+// Runs as a task would, at the worker's start: it leaves what a task could read, and whose mode it
+// could change, though it must not. Arguments: a file that it can write, the process of the worker,
+// and paths that are not the task's.
 
 const [result = "", worker = "", ...secrets] = process.argv.slice(2);
-const paths = [...secrets, `/proc/${worker}/environ`, `/proc/${worker}/maps`];
-writeFileSync(result, JSON.stringify(paths.filter(isReadable)));
+const read = [...secrets, `/proc/${worker}/environ`, `/proc/${worker}/maps`].filter((path) =>
+  can(() => readFileSync(path)),
+);
+const changed = secrets.filter((path) => can(() => chmodSync(path, statSync(path).mode)));
+writeFileSync(result, JSON.stringify({ read, changed }));
 
-function isReadable(path: string): boolean {
+function can(act: () => void): boolean {
   try {
-    readFileSync(path);
+    act();
     return true;
   } catch {
     return false;

@@ -1,7 +1,8 @@
 import type { ChildProcess } from "node:child_process";
+import { existsSync } from "node:fs";
 import type { Socket } from "node:net";
 import { fileURLToPath } from "node:url";
-import { LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
+import { type Confinement, LAUNCHER_READY, type LaunchOrders, ORDERS_FD } from "./launch-orders.ts";
 
 /** A launcher that gives no answer is killed after that. */
 const LAUNCH_TIMEOUT_MS = 60_000;
@@ -14,8 +15,18 @@ const commandOf = (name: string) => [
   fileURLToPath(new URL(`./${name}${extension}`, import.meta.url)),
 ];
 
+const LAUNCHER: readonly string[] = commandOf("launcher-main");
+/** Where util-linux is. Node cannot do this itself: the kernel refuses it to a process of many threads. */
+const UNSHARE = ["/usr/bin/unshare", "/bin/unshare"];
+const OWN_MOUNTS = ["--user", "--map-current-user", "--mount", "--keep-caps", "--"];
+
 /** The launcher's command line. Its memory is small, and it reads no options from the environment. */
-export const LAUNCHER: readonly string[] = commandOf("launcher-main");
+export function launcherFor(confinement: Confinement): readonly string[] {
+  if (confinement.kind !== "landlock" || !confinement.hasOwnMounts) return LAUNCHER;
+  const unshare = UNSHARE.find((path) => existsSync(path));
+  if (unshare) return [unshare, ...OWN_MOUNTS, ...LAUNCHER];
+  throw new Error(`there is no unshare of util-linux at ${UNSHARE.join(" or ")}`);
+}
 /** Likewise of what becomes the program after it as a subreaper. */
 export const SUBREAPER: readonly string[] = commandOf("subreaper-main");
 

@@ -16,7 +16,8 @@ import {
 } from "./libc.ts";
 
 const O_PATH = 0o10000000;
-const TMPFS_BYTES = 1024 * 1024;
+/** The size of what covers a directory: it holds names only. */
+export const COVER_BYTES = 1024 * 1024;
 
 /**
  * Gives this process its own mounts: covered directories are empty but for what is shown, and /proc has
@@ -30,7 +31,7 @@ export function enterView({ covered, shown }: TaskView): void {
     isFolder: isFolder(path),
   }));
   for (const path of covered) {
-    const options = `mode=0755,size=${TMPFS_BYTES}`;
+    const options = `mode=0755,size=${COVER_BYTES}`;
     mount("heddle-task", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options);
   }
   shown.forEach(({ path, isReadOnly }, at) => {

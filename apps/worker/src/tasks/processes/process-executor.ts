@@ -21,7 +21,7 @@ import {
 } from "../executors/process-tree.ts";
 import type { Isolated, Isolation } from "../isolation/isolation.ts";
 import type { LaunchOrders } from "../isolation/launch-orders.ts";
-import { giveOrders, LAUNCHER, SUBREAPER } from "../isolation/start-launcher.ts";
+import { giveOrders, launcherFor, SUBREAPER } from "../isolation/start-launcher.ts";
 import type { CgroupBranch } from "./cgroup.ts";
 import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 
@@ -116,7 +116,7 @@ export class ProcessExecutor implements Executor {
       "heddle-task",
       statusFile,
       isBound || memoryBytes === 0 ? "" : String(dataKib),
-      ...LAUNCHER,
+      ...launcherFor(confinement),
     ];
     const orders: LaunchOrders = {
       command: program.command,

@@ -1,0 +1,81 @@
+import { closeSync, mkdirSync, openSync, type Stats, statSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import type { LandlockConfinement } from "./launch-orders.ts";
+import { MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, mount, setReadOnly } from "./libc.ts";
+import { COVER_BYTES } from "./task-view.ts";
+
+// Mounts of a task that has the worker's user. Landlock does not restrict chmod, chown and extended
+// attributes, by which a task could open the worker's files to other accounts. On a read-only mount
+// the kernel refuses them, and through a covered path nothing is reached.
+
+const O_PATH = 0o10000000;
+const MAX_MOUNTS = 4_096;
+
+type Kind = "hidden" | "readable" | "writable";
+
+/**
+ * Hides the hidden paths, and makes all but the writable ones read-only. The process must have mounts
+ * of its own already, and the rights to change them. Throws where it cannot.
+ */
+export function restrictMounts(paths: LandlockConfinement): void {
+  const places = placesOf(paths);
+  if (places.length > MAX_MOUNTS)
+    throw new Error(`the task would need ${places.length} mounts, more than ${MAX_MOUNTS}`);
+  const sources = places.map(({ path, kind }) => (kind === "hidden" ? -1 : openSync(path, O_PATH)));
+  places.forEach(({ path, kind, isFolder }, at) => {
+    if (kind === "hidden") cover(path, isFolder);
+    else {
+      makeTarget(path, isFolder);
+      mount(`/proc/self/fd/${sources[at]}`, path, null, MS_BIND | MS_REC, null);
+    }
+  });
+  for (const source of sources) if (source >= 0) closeSync(source);
+  if (!setReadOnly("/", true, true)) throw new Error("the mounts could not be made read-only");
+  for (const { path, kind } of places) {
+    const isReadOnly = kind !== "writable";
+    // A mount below that was read-only before stays so, and then only the upper one changes.
+    const isSet =
+      setReadOnly(path, isReadOnly, !isReadOnly) || setReadOnly(path, isReadOnly, false);
+    if (!isSet) throw new Error(`the mount of ${path} could not be made ${kind}`);
+  }
+}
+
+/** The paths that exist, each once, what contains another before it. */
+function placesOf({ hidden, readable, writable }: LandlockConfinement) {
+  const kinds = new Map<string, Kind>();
+  for (const path of readable) kinds.set(path, "readable");
+  for (const path of writable) kinds.set(path, "writable");
+  for (const path of hidden) kinds.set(path, "hidden");
+  const all = [...kinds].sort(([a], [b]) => a.length - b.length);
+  const places: { path: string; kind: Kind; isFolder: boolean }[] = [];
+  for (const [path, kind] of all) {
+    const stat = statOf(path);
+    // Below a covered path nothing is left to hide.
+    const above = places.findLast((place) => path.startsWith(`${place.path}/`));
+    if (!stat || (kind === "hidden" && above?.kind === "hidden")) continue;
+    places.push({ path, kind, isFolder: stat.isDirectory() });
+  }
+  return places;
+}
+
+/** Undefined of a path that is missing, or that this user, and so the task, cannot reach. */
+function statOf(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined;
+  }
+}
+
+function cover(path: string, isFolder: boolean): void {
+  const options = `mode=0755,size=${COVER_BYTES}`;
+  if (!isFolder) mount("/dev/null", path, null, MS_BIND, null);
+  else mount("heddle-task", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, options);
+}
+
+/** Below a cover the path is missing. */
+function makeTarget(path: string, isFolder: boolean): void {
+  if (statSync(path, { throwIfNoEntry: false })) return;
+  mkdirSync(isFolder ? path : dirname(path), { recursive: true, mode: 0o755 });
+  if (!isFolder) writeFileSync(path, "");
+}
