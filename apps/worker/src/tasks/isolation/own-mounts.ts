@@ -4,9 +4,9 @@ import type { LandlockConfinement } from "./launch-orders.ts";
 import { MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_REC, mount, setReadOnly } from "./libc.ts";
 import { COVER_BYTES } from "./task-view.ts";
 
-// Mounts of a task that has the worker's user. Landlock does not restrict chmod, chown and extended
-// attributes, by which a task could open the worker's files to other accounts. On a read-only mount
-// the kernel refuses them, and through a covered path nothing is reached.
+// Landlock restricts no chmod, chown and attributes, by which a task could open the worker's files to
+// other accounts. A filter of system calls sees no paths; on a read-only mount the
+// kernel refuses them, and nothing is reached through a covered path.
 
 const O_PATH = 0o10000000;
 const MAX_MOUNTS = 4_096;
