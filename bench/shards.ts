@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { cuttableModel } from "@heddle/engines/shards/cut-rules";
 import { pullDemoWeights } from "./inference/model-file.ts";
+import { BenchEngine } from "./shards/engines.ts";
 import { evenPlan, Pipeline } from "./shards/pipeline.ts";
 import { benchFolder, readOptions } from "./support/command-line.ts";
 import { writeReport } from "./support/result.ts";
@@ -73,6 +74,30 @@ printTable(
 );
 const gain = (sequences: number) =>
   rateOf("2 stages, 2 groups", sequences) / rateOf("whole", sequences);
+// The engine as it serves: prompts, sampling and the way of the frames between processes included.
+const engineRates = new Map<string, number[]>();
+for (let round = 0; round < rounds; round++) {
+  for (const count of stageCounts) {
+    const engine = await BenchEngine.open(model, modelFile, { count, folder });
+    await engine.rate(1, steps);
+    for (const sequences of SEQUENCES) {
+      const key = `${count}/${sequences}`;
+      const rate = await engine.rate(sequences, steps);
+      engineRates.set(key, [...(engineRates.get(key) ?? []), rate]);
+    }
+    await engine.close();
+  }
+}
+const engineRateOf = (count: number, sequences: number) =>
+  median(engineRates.get(`${count}/${sequences}`) ?? []);
+printTable(
+  `Tokens a second of the engine, medians of ${rounds}; a process with one thread for each stage`,
+  ["sequences", ...stageCounts.map((count) => (count === 1 ? "whole" : `${count} stages`))],
+  SEQUENCES.map((sequences) => [
+    String(sequences),
+    ...stageCounts.map((count) => engineRateOf(count, sequences)),
+  ]),
+);
 printVerdicts([
   atLeast("all tokens equal to the whole model's (1 is yes)", isEqual ? 1 : 0, 1),
   ...(stageCounts.includes(2)
@@ -82,4 +107,8 @@ printVerdicts([
       ]
     : []),
 ]);
-writeReport(options, "shards", { rates: Object.fromEntries(rates), isEqual });
+writeReport(options, "shards", {
+  rates: Object.fromEntries(rates),
+  engineRates: Object.fromEntries(engineRates),
+  isEqual,
+});

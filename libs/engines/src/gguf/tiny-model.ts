@@ -22,6 +22,7 @@ export const SHAPE: Omit<LlamaShape, "contextTokens"> = {
 interface TinyModelOptions {
   readonly seed?: number;
   readonly contextTokens?: number;
+  readonly blocks?: number;
   /** Null for a file without one. */
   readonly chatTemplate?: string | null;
   /** Other texts for tokens, by their ordinary texts. */
@@ -40,11 +41,12 @@ interface TinyModelOptions {
  */
 export async function writeTinyModel(path: string, options: TinyModelOptions = {}): Promise<void> {
   const { seed = 1234, contextTokens = 4096, chatTemplate, controls = {} } = options;
+  const { blocks = SHAPE.blocks } = options;
   const vocabulary = options.vocabulary ?? byteVocabulary(frequentPairs());
   const random = seededRandom(seed);
   await writeLlamaModel(path, {
     name: "tiny random model",
-    shape: { ...SHAPE, contextTokens },
+    shape: { ...SHAPE, blocks, contextTokens },
     vocabulary: {
       ...vocabulary,
       tokens: vocabulary.tokens.map((text) => controls[text] ?? text),

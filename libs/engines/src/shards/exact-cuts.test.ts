@@ -46,7 +46,7 @@ function logitsOf(stages: readonly StageModel[]): Float32Array[] {
       stage.decode(rows, hidden);
       if (stage !== last) hidden = stage.hidden(rows.length);
     }
-    if (rows === PROMPT) for (const stage of stages) stage.copy(0, 1, rows.length);
+    if (rows === PROMPT) for (const stage of stages) stage.copy(0, 1, 0, rows.length);
     return last.logits(rows.length);
   });
 }

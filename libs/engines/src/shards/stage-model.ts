@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import koffi from "koffi";
-import { Batch } from "../llama/engine-thread/batch.ts";
+import { Batch, DECODED, NO_KV_SLOT } from "../llama/engine-thread/batch.ts";
+import type { KvSequences } from "../llama/kv-cache/prefix-tree.ts";
 import { type Llama, openBindings } from "../llama/native/bindings.ts";
 import { setDevices } from "../llama/native/device-split.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
@@ -13,6 +14,7 @@ import {
   type ResidualTap,
   type TapLibrary,
 } from "./residual-tap.ts";
+import { ROW_NUMBERS } from "./ring/stage-frame.ts";
 
 /** One row of a decode. */
 export interface StageRow {
@@ -57,7 +59,7 @@ export function openStageLibrary(): StageLibrary {
  * A shard of a model in memory. Every stage of a model decodes the same rows in the same order, so
  * that their caches hold the same tokens. It belongs to the thread that opened it.
  */
-export class StageModel {
+export class StageModel implements KvSequences {
   /** Values of a row of the residual stream. */
   readonly rowLength: number;
   readonly vocabularySize: number;
@@ -122,10 +124,24 @@ export class StageModel {
     for (const { token, position, sequence, output } of rows) {
       this.#batch.add(token, position, sequence, output && givesLogits);
     }
+    if (!this.#decode(hidden)) throw new AppError("engine_failed", "the shard's cache is full");
+  }
+
+  /** The same for rows of a frame, of which none gives logits; false where no cells are free. */
+  decodeRows(rows: Int32Array, hidden: Float32Array): boolean {
+    this.#batch.clear();
+    for (let at = 0; at < rows.length; at += ROW_NUMBERS) {
+      const [token = 0, position = 0, sequence = 0] = rows.subarray(at, at + ROW_NUMBERS);
+      this.#batch.add(token, position, sequence, false);
+    }
+    return this.#decode(hidden.length > 0 ? hidden : undefined);
+  }
+
+  #decode(hidden: Float32Array | undefined): boolean {
     if (hidden) this.#batch.setRows(hidden);
     this.#tap?.begin();
     const code = this.#llama.decode(this.#context, this.#batch.struct);
-    if (code === 0) return;
+    if (code === DECODED || code === NO_KV_SLOT) return code === DECODED;
     throw new AppError("engine_failed", `the shard's decode ended with ${code}`);
   }
 
@@ -141,14 +157,17 @@ export class StageModel {
     return new Float32Array(koffi.view(pointer, outputs * this.vocabularySize * 4)).slice();
   }
 
-  /** Forgets a sequence's tokens from a position on. */
-  removeFrom(sequence: number, position: number): void {
-    this.#llama.memory_seq_rm(this.#memory, sequence, position, -1);
+  remove(sequence: number, begin: number, end: number): void {
+    this.#llama.memory_seq_rm(this.#memory, sequence, begin, end);
   }
 
-  /** Gives a sequence the first tokens of another. */
-  copy(from: number, to: number, tokens: number): void {
-    this.#llama.memory_seq_cp(this.#memory, from, to, 0, tokens);
+  copy(from: number, to: number, begin: number, end: number): void {
+    this.#llama.memory_seq_cp(this.#memory, from, to, begin, end);
+  }
+
+  /** Forgets all tokens. */
+  clear(): void {
+    this.#llama.memory_seq_rm(this.#memory, -1, -1, -1);
   }
 
   close(): void {

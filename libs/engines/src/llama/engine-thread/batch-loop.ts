@@ -27,7 +27,7 @@ import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds
 import { Drafter } from "../speculation/drafter.ts";
 import { AdapterShelf, UNFIT } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
-import { Batch } from "./batch.ts";
+import { Batch, DECODED, NO_KV_SLOT } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
 import { GrammarShelf } from "./grammar-shelf.ts";
@@ -39,10 +39,6 @@ import { countExact, MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
 import { TokenDraw } from "./token-draw.ts";
-
-/** `llama_decode` answers: done, and no room in the cache for the batch. */
-const DECODED = 0;
-const NO_KV_SLOT = 1;
 
 /** Room for answer tokens that a sequence starts with. */
 const SPARE_TOKENS = 64;
@@ -85,8 +81,8 @@ export class BatchLoop {
   /** Plain steps go into the ring. `clockMs` times the calls, to find the faster grouping of sequences. */
   constructor(model: LoadedModel, ring: StepRing, clockMs: () => number) {
     this.#model = model;
-    const { cache, limits, batchTokens, vocabularySize } = model;
-    this.#batch = new Batch(batchTokens, limits.maxSequences);
+    const { cache, limits, batchTokens, rowLength, vocabularySize } = model;
+    this.#batch = new Batch(batchTokens, limits.maxSequences, rowLength);
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
     this.#drafts = new DraftRounds({ ...model, ...limits }, clockMs);
@@ -376,9 +372,8 @@ export class BatchLoop {
 
   /** True where the batch was computed; false where room had to be made and nothing was. */
   #decode(): boolean {
-    const { llama, context } = this.#model;
     this.#adapters.apply(this.#members[0]?.adapter ?? 0);
-    const answer = llama.decode(context, this.#batch.struct);
+    const answer = this.#model.decode(this.#batch);
     if (answer === NO_KV_SLOT) {
       for (const sequence of this.#members) sequence.drafted = 0;
       if (this.#cache.evictAll() > 0) return false;

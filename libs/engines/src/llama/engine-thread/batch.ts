@@ -1,5 +1,13 @@
 import koffi from "koffi";
+import { ROW_NUMBERS } from "../../shards/ring/stage-frame.ts";
 import type { BatchStruct } from "../native/bindings.ts";
+
+/** `llama_decode` answers: done, and no room in the cache for the batch. */
+export const DECODED = 0;
+export const NO_KV_SLOT = 1;
+
+/** Tokens per decode; also what a prompt gets per step while nothing decodes. */
+export const BATCH_TOKENS = 512;
 
 /**
  * A `llama_batch` in native memory that lives as long as its thread, filled through typed arrays:
@@ -13,6 +21,7 @@ export class Batch {
   readonly #positions: Int32Array;
   readonly #sequencePointers: BigUint64Array;
   readonly #outputs: Int8Array;
+  readonly #sequences: Int32Array;
   readonly #rows: { readonly address: bigint; readonly view: Float32Array } | undefined;
   /** The address of a native int32 that holds the sequence id of its index. */
   readonly #addressOfSequence: BigUint64Array;
@@ -36,6 +45,7 @@ export class Batch {
     this.#positions = new Int32Array(positions.view);
     this.#sequencePointers = new BigUint64Array(pointers.view);
     this.#outputs = new Int8Array(outputs.view);
+    this.#sequences = new Int32Array(capacity);
     new Int32Array(counts.view).fill(1);
     new Int32Array(ids.view).set(Array.from({ length: sequences }, (_, id) => id));
     this.#addressOfSequence = BigUint64Array.from(
@@ -69,6 +79,17 @@ export class Batch {
     this.#outputCount = 0;
   }
 
+  /** Of each token the token, its position and its sequence, as stages of a model get them. */
+  rows(): Int32Array {
+    const rows = new Int32Array(this.size * ROW_NUMBERS);
+    for (let i = 0; i < this.size; i++) {
+      rows[i * ROW_NUMBERS] = this.#tokens[i] as number;
+      rows[i * ROW_NUMBERS + 1] = this.#positions[i] as number;
+      rows[i * ROW_NUMBERS + 2] = this.#sequences[i] as number;
+    }
+    return rows;
+  }
+
   /** Gives the batch's rows of the residual stream, one after the other, in place of its tokens. */
   setRows(rows: Float32Array): void {
     if (!this.#rows) throw new Error("this batch holds tokens only");
@@ -84,6 +105,7 @@ export class Batch {
     this.#positions[at] = position;
     this.#sequencePointers[at] = this.#addressOfSequence[sequence] as bigint;
     this.#outputs[at] = output ? 1 : 0;
+    this.#sequences[at] = sequence;
     if (output) this.#outputCount++;
   }
 }

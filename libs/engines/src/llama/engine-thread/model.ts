@@ -3,6 +3,8 @@ import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import { deviceLabel } from "@heddle/contracts/gpu-devices";
+import { FramePipe } from "../../shards/ring/frame-pipe.ts";
+import { StageRing } from "../../shards/ring/stage-ring.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import { chooseKvLimits, type KvLimits } from "../kv-cache/kv-limits.ts";
 import type { KvSequences } from "../kv-cache/prefix-tree.ts";
@@ -16,9 +18,11 @@ import { readsWeights } from "../native/huge-pages.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { captureLog } from "../native/native-log.ts";
+import { STAGES_FD } from "../protocol/child-protocol.ts";
 import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
 import { MAX_DRAFT_TOKENS } from "../speculation/drafter.ts";
 import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
+import { BATCH_TOKENS, type Batch, NO_KV_SLOT } from "./batch.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
@@ -35,6 +39,10 @@ export interface LoadedModel {
   readonly cache: KvCache;
   readonly limits: KvLimits;
   readonly batchTokens: number;
+  /** Of the residual stream, where other stages compute before this one; else 0. */
+  readonly rowLength: number;
+  /** What the library answers: DECODED, NO_KV_SLOT or another fault. */
+  readonly decode: (batch: Batch) => number;
   readonly pooling: ModelPooling;
   readonly prefillBudgetTokens: number;
   /** The most tokens of a draft; 0 for none. */
@@ -59,9 +67,6 @@ interface Loading {
   readonly table: VocabularyTable;
   readonly chatTemplate: string;
 }
-
-/** Tokens per decode; also what a prompt gets per step while nothing decodes. */
-const BATCH_TOKENS = 512;
 
 /** In llama_load_mode: the file is read into memory of the process's own. */
 const LOAD_BY_READING = 0;
@@ -145,6 +150,8 @@ function makeContext(
     logLines,
   });
   const vocabulary = llama.model_get_vocab(model);
+  const rowLength = llama.model_n_embd(model);
+  const ring = start.isLastStage ? new StageRing(new FramePipe(STAGES_FD), rowLength) : undefined;
   const table = readVocabulary(llama, model);
   const ranks = llama.pooling_type(context) === RANK;
   const vocabularySize = table.flags.length;
@@ -155,6 +162,7 @@ function makeContext(
       embeds: !ranks,
       ranks,
       repeats: limits.layout === "slots",
+      adapts: ring === undefined,
     },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
     info: {
@@ -170,7 +178,9 @@ function makeContext(
       flags: table.flags,
       tokenBytes: (token) => grammarBytes(table, token),
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
-      cache: cacheOf(llama, context, limits, !recurrent),
+      cache: cacheOf(llama, context, limits, { canShare: !recurrent, ring }),
+      rowLength: ring ? rowLength : 0,
+      decode: decoderOf(llama, context, ring),
       limits,
       ...shape,
       prefillBudgetTokens: start.prefillBudgetTokens,
@@ -205,6 +215,9 @@ function openContext(
   const isWhole = isEncoder || (type !== NO_POOLING && type !== LAST) || !isCausal(llama, model);
   const size = type === RANK ? llama.model_n_cls_out(model) : llama.model_n_embd_out(model);
   const pooling = { isNative: type !== NO_POOLING, isWhole, size };
+  if (isWhole && start.isLastStage) {
+    throw failed(start.modelPath, "computes inputs whole, so that stages cannot", []);
+  }
   const batchTokens = isWhole ? Math.max(BATCH_TOKENS, limits.contextTokens) : BATCH_TOKENS;
   if (!isEncoder && batchTokens === BATCH_TOKENS) {
     return { context, limits, batchTokens, pooling, isEncoder };
@@ -246,23 +259,55 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
     onCpu: start.device === "cpu",
     canShare,
   };
-  const { deterministic = "request" } = start;
-  return chooseKvLimits(facts, { ...start, needsSlots: deterministic !== "request" });
+  const { deterministic = "request", isLastStage } = start;
+  if (isLastStage && deterministic !== "request") {
+    const message =
+      "decoding.deterministic: a model that is divided between workers does not support it; set it to `request`";
+    throw new AppError("invalid_value", message);
+  }
+  const needsSlots = deterministic !== "request";
+  return chooseKvLimits(facts, { ...start, needsSlots, needsPool: isLastStage });
 }
 
 /** The book-keeping that belongs to the layout of the native cache. */
-function cacheOf(llama: Llama, context: Pointer, limits: KvLimits, canShare: boolean): KvCache {
+function cacheOf(
+  llama: Llama,
+  context: Pointer,
+  limits: KvLimits,
+  { canShare, ring }: { canShare: boolean; ring: StageRing | undefined },
+): KvCache {
   if (limits.layout === "slots") return new SlotKvCache(streamSlots(llama, context), limits);
   const memory = llama.get_memory(context);
   if (memory === null)
     return new UnifiedKvCache({ copy: () => {}, remove: () => {} }, limits, false);
   const sequences: KvSequences = {
-    copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
+    copy: (from, to, begin, end) => {
+      ring?.copy(from, to, begin, end);
+      llama.memory_seq_cp(memory, from, to, begin, end);
+    },
     remove: (sequence, begin, end) => {
+      ring?.remove(sequence, begin, end);
       llama.memory_seq_rm(memory, sequence, begin, end);
     },
   };
   return new UnifiedKvCache(sequences, limits, canShare);
+}
+
+/** The stages before this one decode first, and give what left the last of them. */
+function decoderOf(
+  llama: Llama,
+  context: Pointer,
+  ring: StageRing | undefined,
+): LoadedModel["decode"] {
+  if (!ring) return (batch) => llama.decode(context, batch.struct);
+  return (batch) => {
+    const hidden = ring.decode(batch);
+    if (!hidden) return NO_KV_SLOT;
+    batch.setRows(hidden);
+    const answer = llama.decode(context, batch.struct);
+    if (answer === NO_KV_SLOT) ring.undo(batch);
+    return answer;
+  };
 }
 
 function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits, batchTokens: number) {

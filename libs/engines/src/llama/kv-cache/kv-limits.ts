@@ -19,6 +19,8 @@ export interface KvWishes {
   readonly maxSequences?: number | undefined;
   /** The layout must be `slots`, as deterministic answers need it. */
   readonly needsSlots?: boolean | undefined;
+  /** The layout must be `unified`, as stages of a model need it. */
+  readonly needsPool?: boolean | undefined;
 }
 
 /**
@@ -77,7 +79,7 @@ export function chooseKvLimits(facts: KvFacts, wishes: KvWishes): KvLimits {
         "contextTokens; raise kvTokens or lower contextTokens",
     );
   }
-  const prefersSlots = (onCpu || wishes.needsSlots) && canShare;
+  const prefersSlots = (onCpu || wishes.needsSlots) && canShare && !wishes.needsPool;
   const slots = prefersSlots ? chooseSlots(facts, wishes, asked) : undefined;
   if (slots === undefined && wishes.needsSlots) {
     const why = canShare

@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { basename, extname } from "node:path";
-import type { Readable } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
@@ -12,6 +12,7 @@ import {
   type ChildStart,
   EVENTS_FD,
   type ParentMessage,
+  STAGES_FD,
 } from "../protocol/child-protocol.ts";
 import { EventFrameReader } from "../protocol/event-frames.ts";
 
@@ -76,7 +77,7 @@ export class EngineChild {
       serialization: "advanced",
       execArgv: HEAP_FLAGS,
       env: withHugePages(process.env),
-      stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
+      stdio: ["ignore", "ignore", "pipe", "ipc", "pipe", start.isLastStage ? "pipe" : "ignore"],
     });
     // `exited` reports a failure to start too, for callers that do not await `ready`.
     this.#ready.promise.catch(() => undefined);
@@ -90,6 +91,12 @@ export class EngineChild {
     });
     this.#process.on("close", (code, signal) => this.#exited(code, signal));
     this.send({ kind: "start", start });
+  }
+
+  /** Where the frames of the other stages come and go, of one that is the last stage. */
+  get stages(): Duplex {
+    const streams: readonly unknown[] = this.#process.stdio;
+    return streams[STAGES_FD] as Duplex;
   }
 
   get pid(): number | undefined {

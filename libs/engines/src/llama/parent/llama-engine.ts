@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename } from "node:path";
+import type { Duplex } from "node:stream";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import type {
@@ -36,6 +37,12 @@ export interface LlamaEngineOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/**
+ * For an engine whose file is the last stage of a model: brings the others in, for each of its
+ * processes. The stream carries frames to the first stage and from the one before the last.
+ */
+type JoinStages = (link: Duplex) => void;
+
 const DEFAULT_MAX_QUEUED = 256;
 const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
 
@@ -61,15 +68,18 @@ const NO_LOAD = {
  * Loads a GGUF model in a process of its own. Resolves when it can answer; rejects with an AppError
  * that says why it cannot, and nothing is left running then.
  */
-export async function startLlamaEngine(options: LlamaEngineOptions): Promise<LlamaEngine> {
+export async function startLlamaEngine(
+  options: LlamaEngineOptions,
+  joinStages?: JoinStages,
+): Promise<LlamaEngine> {
   const { modelPath, signal } = options;
-  const start = settleStart(options);
+  const start = { ...settleStart(options), isLastStage: joinStages !== undefined };
   const cancelled = new AppError(
     "cancelled",
     `the loading of ${basename(modelPath)} was cancelled`,
   );
   if (signal?.aborted) throw cancelled;
-  const engine = new LlamaEngine(options, start);
+  const engine = new LlamaEngine(options, start, joinStages);
   const cancel = () => engine.cancelStart(cancelled);
   signal?.addEventListener("abort", cancel, { once: true });
   try {
@@ -84,6 +94,7 @@ export async function startLlamaEngine(options: LlamaEngineOptions): Promise<Lla
 export class LlamaEngine implements Engine {
   readonly #options: LlamaEngineOptions;
   readonly #start: ChildStart;
+  readonly #joinStages: JoinStages | undefined;
   readonly #backoff = new Backoff(RESTART_BACKOFF);
   readonly #live = new Set<number>();
   readonly #firstStart = Promise.withResolvers<void>();
@@ -98,8 +109,9 @@ export class LlamaEngine implements Engine {
   #restartTimer: NodeJS.Timeout | undefined;
 
   /** Use startLlamaEngine, which waits for the model to be loaded. */
-  constructor(options: LlamaEngineOptions, start: ChildStart) {
+  constructor(options: LlamaEngineOptions, start: ChildStart, joinStages?: JoinStages) {
     this.#options = options;
+    this.#joinStages = joinStages;
     this.#start = start;
     this.#child = this.#spawn();
   }
@@ -163,6 +175,7 @@ export class LlamaEngine implements Engine {
     };
     const timeouts = { ...CHILD_TIMEOUTS, ...this.#options.timeouts };
     const child = new EngineChild(this.#start, listener, timeouts);
+    this.#joinStages?.(child.stages);
     const limitMs = timeouts.startMs;
     const tooSlow = new AppError(
       "engine_failed",

@@ -377,6 +377,9 @@ function validate(live: LiveComputation, vocabularySize: number, abilities: Mode
   if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
   checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
   if (!embeds) validateText(live.request, vocabularySize);
+  if (!embeds && live.request.adapter && !abilities.adapts) {
+    refuse("model", "an adapter cannot be used where its base model is divided between workers");
+  }
   if (!embeds && live.request.deterministic && !abilities.repeats) {
     const why = "this replica's KV cache is one pool";
     refuse("deterministic", `${why}; deploy the model with \`deterministic\` set in \`decoding\``);

@@ -17,6 +17,8 @@ export interface ChildStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
+  /** Whether other stages of the model compute before it, over STAGES_FD. */
+  readonly isLastStage?: boolean | undefined;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;
@@ -45,6 +47,9 @@ export type ChildLoad = Required<Omit<EngineLoad, "restarts">>;
 
 /** Where an engine process writes the frames of its events (event-frames.ts), at most one a step. */
 export const EVENTS_FD = 4;
+
+/** Where the frames of the other stages come and go (shards/ring/stage-frame.ts). */
+export const STAGES_FD = 5;
 
 /** The events of one step, or of something that happened between two. */
 export interface ChildEvents {

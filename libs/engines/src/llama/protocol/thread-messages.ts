@@ -17,6 +17,8 @@ export interface ThreadStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
+  /** Whether other stages of the model compute before this one, over STAGES_FD. */
+  readonly isLastStage?: boolean | undefined;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;
@@ -183,6 +185,8 @@ export interface ModelAbilities {
   readonly ranks: boolean;
   /** Texts of deterministic requests. */
   readonly repeats: boolean;
+  /** LoRA adapters. */
+  readonly adapts: boolean;
 }
 
 export interface ThreadReady {

@@ -1,0 +1,119 @@
+import { createReadStream, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { EngineEvent } from "@heddle/contracts/engine";
+import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
+import type { CuttableModel } from "@heddle/engines/shards/cut-rules";
+import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
+import { cutShard } from "@heddle/engines/shards/shard-cut";
+import { writeShard } from "@heddle/engines/shards/shard-file";
+import { evenPlan } from "./pipeline.ts";
+
+const PROMPT_TOKENS = 32;
+const KV_TOKENS = 8_192;
+const MAX_SEQUENCES = 32;
+
+/** The engine that serves a model, whole or with its stages in processes of this machine. */
+export class BenchEngine {
+  readonly #engine: Awaited<ReturnType<typeof startLlamaEngine>>;
+  readonly #stages: LocalStages | undefined;
+  readonly #take: { onEvents: (events: readonly EngineEvent[]) => void };
+  #nextId = 1;
+
+  private constructor(
+    engine: Awaited<ReturnType<typeof startLlamaEngine>>,
+    stages: LocalStages | undefined,
+    take: { onEvents: (events: readonly EngineEvent[]) => void },
+  ) {
+    this.#engine = engine;
+    this.#stages = stages;
+    this.#take = take;
+  }
+
+  static async open(
+    model: CuttableModel,
+    modelFile: string,
+    { count, folder }: { count: number; folder: string },
+  ): Promise<BenchEngine> {
+    mkdirSync(folder, { recursive: true });
+    const files = count === 1 ? [modelFile] : await cut(model, modelFile, { count, folder });
+    const sizes = {
+      rule: model.rule,
+      threads: 1,
+      kvTokens: KV_TOKENS,
+      maxSequences: MAX_SEQUENCES,
+    };
+    const starts = files.slice(0, -1).map((path) => ({ path, ...sizes }));
+    const stages = count === 1 ? undefined : new LocalStages(starts);
+    const take = { onEvents: (_: readonly EngineEvent[]) => {} };
+    const options = {
+      modelPath: files.at(-1)!,
+      options: { threads: 1, contextTokens: 256, kvTokens: KV_TOKENS, maxSequences: MAX_SEQUENCES },
+      sink: (events: readonly EngineEvent[]) => take.onEvents(events),
+    };
+    const engine = await startLlamaEngine(options, stages?.join);
+    return new BenchEngine(engine, stages, take);
+  }
+
+  /** Tokens a second while as many answers of `steps` tokens are generated at once. */
+  async rate(sequences: number, steps: number): Promise<number> {
+    const left = new Set<number>();
+    const done = new Promise<void>((resolve, reject) => {
+      this.#take.onEvents = (events) => {
+        for (const event of events) {
+          if (event.type === "failed") reject(new Error(event.error.message));
+          if (event.type === "done") left.delete(event.id);
+        }
+        if (left.size === 0) resolve();
+      };
+    });
+    const beganMs = performance.now();
+    for (let i = 0; i < sequences; i++) {
+      const id = this.#nextId++;
+      left.add(id);
+      const at = (position: number) => 1_000 + ((id * 977 + position * 131) % 20_000);
+      const tokens = Array.from({ length: PROMPT_TOKENS }, (_, position) => at(position));
+      this.#engine.submit(
+        id,
+        {
+          input: { kind: "tokens", tokens },
+          sampling: {
+            temperature: 0,
+            topP: 1,
+            presencePenalty: 0,
+            frequencyPenalty: 0,
+            logitBias: [],
+          },
+          choices: 1,
+          maxTokens: steps,
+          minTokens: steps,
+          stop: [],
+          format: "text",
+        },
+        { fairKey: "bench", deadlineMs: 0, priority: 0 },
+      );
+    }
+    await done;
+    return (sequences * steps * 1_000) / (performance.now() - beganMs);
+  }
+
+  async close(): Promise<void> {
+    await this.#engine.close();
+    await this.#stages?.close();
+  }
+}
+
+async function cut(
+  model: CuttableModel,
+  modelFile: string,
+  { count, folder }: { count: number; folder: string },
+): Promise<string[]> {
+  const files: string[] = [];
+  for (const [i, range] of evenPlan(model, count).entries()) {
+    const path = join(folder, `engine-${count}-${i}.gguf`);
+    await writeShard(path, cutShard(model, range), (start, bytes) =>
+      createReadStream(modelFile, { start, end: start + bytes - 1 }),
+    );
+    files.push(path);
+  }
+  return files;
+}

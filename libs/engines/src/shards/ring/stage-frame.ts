@@ -1,0 +1,97 @@
+import { AppError } from "@heddle/base/errors";
+
+/**
+ * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
+ *
+ * - 8 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length.
+ * - For each change 4 i32: sequence, other, begin, end.
+ * - For each row 3 i32: token, position, sequence.
+ * - The residual stream as f32, row by row; absent, with a row length of 0, before the first stage.
+ *
+ * The last stage begins a frame, and each stage sends it on: to the last one it comes back with
+ * what left the one before it.
+ */
+export interface StageFrame {
+  /** Of this run of the last stage; the others forget everything where it is new. */
+  epoch: number;
+  /** Counts from 0 in an epoch. */
+  step: number;
+  status: number;
+  /** Made in order, before the rows are decoded. */
+  readonly changes: Int32Array;
+  readonly rows: Int32Array;
+  /** Empty before the first stage, and without rows. */
+  readonly hidden: Float32Array;
+}
+
+/** All rows were decoded, or none, for want of cells. */
+export const STAGE_OK = 0;
+export const STAGE_FULL = 1;
+
+/** Of a change of the caches. */
+export const CHANGE_NUMBERS = 4;
+/** In place of the sequence that gets cells: they are taken away. */
+export const REMOVES = -1;
+
+export const ROW_NUMBERS = 3;
+
+export const MAX_CHANGES = 4_096;
+const MAX_ROWS = 8_192;
+/** Of all rows of the residual stream: 512 rows of 32,768 numbers. */
+const MAX_HIDDEN_BYTES = 64 * 2 ** 20;
+
+export const HEADER_BYTES = 32;
+const HEADER_NUMBERS = HEADER_BYTES / 4;
+/** "HSF" and the version of this layout. */
+const MAGIC = 0x01465348;
+
+/** The length of a frame that begins with these bytes. Throws `invalid_value` where it is none. */
+export function frameBytes(header: Uint8Array): number {
+  const numbers = new DataView(header.buffer, header.byteOffset, HEADER_BYTES);
+  const at = (index: number) => numbers.getUint32(index * 4, true);
+  if (at(1) !== MAGIC) throw broken("its magic is another one");
+  const [changes, rows, rowLength] = [at(5), at(6), at(7)];
+  if (changes > MAX_CHANGES) throw broken(`it has ${changes} changes`);
+  if (rows > MAX_ROWS || rows * rowLength * 4 > MAX_HIDDEN_BYTES) {
+    throw broken(`it has ${rows} rows of ${rowLength} numbers`);
+  }
+  const bytes = HEADER_BYTES + 4 * numbersOf(changes, rows, rowLength);
+  if (at(0) + 4 !== bytes) throw broken(`it says that it has ${at(0) + 4} bytes, not ${bytes}`);
+  return bytes;
+}
+
+/** Reads a whole frame; its parts share the memory. */
+export function readFrame(memory: ArrayBuffer): StageFrame {
+  const header = new Uint32Array(memory, 0, HEADER_NUMBERS);
+  const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0] = header;
+  const rowsAt = HEADER_BYTES + changes * CHANGE_NUMBERS * 4;
+  return {
+    epoch,
+    step,
+    status,
+    changes: new Int32Array(memory, HEADER_BYTES, changes * CHANGE_NUMBERS),
+    rows: new Int32Array(memory, rowsAt, rows * ROW_NUMBERS),
+    hidden: new Float32Array(memory, rowsAt + rows * ROW_NUMBERS * 4, rows * rowLength),
+  };
+}
+
+/** The parts of a frame's bytes, to be written one after the other. */
+export function frameParts({ changes, rows, hidden, ...frame }: StageFrame): Uint8Array[] {
+  const count = rows.length / ROW_NUMBERS;
+  const rowLength = count === 0 ? 0 : hidden.length / count;
+  const numbers = changes.length / CHANGE_NUMBERS;
+  const bytes = HEADER_BYTES - 4 + 4 * (changes.length + rows.length + hidden.length);
+  const { epoch, step, status } = frame;
+  const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, numbers, count, rowLength);
+  return [header, changes, rows, hidden]
+    .filter(({ length }) => length > 0)
+    .map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));
+}
+
+function numbersOf(changes: number, rows: number, rowLength: number): number {
+  return changes * CHANGE_NUMBERS + rows * (ROW_NUMBERS + rowLength);
+}
+
+function broken(why: string): AppError {
+  return new AppError("invalid_value", `a frame between stages is broken: ${why}`);
+}

@@ -1,0 +1,19 @@
+import type { CutRule } from "../cut-rules.ts";
+
+/** How the process of a stage is started. All stages of a model have the same numbers of the cache. */
+export interface StageStart {
+  /** The shard's file. */
+  readonly path: string;
+  readonly rule: CutRule;
+  readonly threads: number;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+}
+
+/** Where the process reads frames and writes them. */
+export const STAGE_FD = 4;
+
+/** What the process says over its channel, once. */
+export type StageMessage =
+  | { readonly kind: "ready" }
+  | { readonly kind: "failed"; readonly code: string; readonly message: string };

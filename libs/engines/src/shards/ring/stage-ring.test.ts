@@ -1,0 +1,193 @@
+// holds: shard-epochs
+
+import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Random, seededRandom } from "@heddle/base/random";
+import { expect, onTestFinished, test } from "vitest";
+import { FramePipe } from "./frame-pipe.ts";
+import {
+  frameBytes,
+  frameParts,
+  MAX_CHANGES,
+  REMOVES,
+  readFrame,
+  STAGE_FULL,
+  STAGE_OK,
+  type StageFrame,
+} from "./stage-frame.ts";
+import { StageRing } from "./stage-ring.ts";
+import { StageRunner } from "./stage-runner.ts";
+
+const SEED = Number(process.env["HEDDLE_TEST_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+console.log(`stage ring: HEDDLE_TEST_SEED=${SEED}`);
+const random = seededRandom(SEED);
+const below = (end: number) => Math.floor(random() * end);
+const integers = (count: number) => Int32Array.from({ length: count }, () => below(2 ** 31));
+
+function randomFrame(of: Random = random): StageFrame {
+  const rows = Math.floor(of() * 20);
+  const rowLength = of() < 0.5 ? 0 : 1 + Math.floor(of() * 40);
+  return {
+    epoch: below(2 ** 32),
+    step: below(2 ** 32),
+    status: below(2),
+    changes: integers(4 * below(20)),
+    rows: integers(3 * rows),
+    hidden: Float32Array.from({ length: rows * rowLength }, () => of()),
+  };
+}
+
+const bytesOf = (frame: StageFrame) => Buffer.concat(frameParts(frame));
+
+test("stage frame: what was written is read, also piece by piece from a file", () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-frames-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const frames = Array.from({ length: 50 }, () => randomFrame());
+  const path = join(folder, "frames");
+  writeFileSync(path, Buffer.concat(frames.map(bytesOf)));
+  const descriptor = openSync(path, "r");
+  const pipe = new FramePipe(descriptor);
+  for (const frame of frames) expect(pipe.read()).toEqual(frame);
+  expect(pipe.read()).toBeUndefined();
+  closeSync(descriptor);
+});
+
+test("stage frame: a header with a wrong number is refused", () => {
+  const bytes = bytesOf(randomFrame());
+  expect(frameBytes(bytes)).toBe(bytes.length);
+  expect(readFrame(new Uint8Array(bytes).buffer)).toBeDefined();
+  // Length, magic, changes, rows and the length of a row.
+  for (const at of [0, 1, 5, 6, 7]) {
+    const broken = Buffer.from(bytes);
+    broken.writeUInt32LE((broken.readUInt32LE(at * 4) ^ (1 << below(31))) >>> 0, at * 4);
+    const isSame = at === 7 && bytes.readUInt32LE(24) === 0;
+    if (!isSame) expect(() => frameBytes(broken), `number ${at}`).toThrow(/frame between stages/);
+  }
+});
+
+/** A stage that records what it does, and adds 1 to each number. */
+class RecordingStage {
+  readonly done: string[] = [];
+  isFull = false;
+  #hidden = new Float32Array(0);
+
+  decodeRows(rows: Int32Array, hidden: Float32Array): boolean {
+    if (this.isFull) return false;
+    this.done.push(`decode ${rows.join()}`);
+    const before = hidden.length > 0 ? hidden : new Float32Array(rows.length / 3);
+    this.#hidden = before.map((value) => value + 1);
+    return true;
+  }
+
+  hidden(): Float32Array {
+    return this.#hidden;
+  }
+
+  remove(...numbers: number[]): void {
+    this.done.push(`remove ${numbers.join()}`);
+  }
+
+  copy(...numbers: number[]): void {
+    this.done.push(`copy ${numbers.join()}`);
+  }
+
+  clear(): void {
+    this.done.push("clear");
+  }
+}
+
+/** A ring through the stages, which takes each frame round as bytes. */
+function ringOf(stages: readonly RecordingStage[], late: StageFrame[] = []) {
+  const runners = stages.map((stage) => new StageRunner(stage));
+  const coming: StageFrame[] = late;
+  const sent: StageFrame[] = [];
+  const write = (frame: StageFrame) => {
+    let going: StageFrame | undefined = readFrame(new Uint8Array(bytesOf(frame)).buffer);
+    sent.push(going);
+    for (const runner of runners) going = going && runner.run(going);
+    if (going) coming.push(going);
+  };
+  const ring = new StageRing({ write, read: () => coming.shift() }, 1);
+  return { ring, runners, sent };
+}
+
+const batchOf = (...rows: readonly [token: number, position: number, sequence: number][]) => ({
+  size: rows.length,
+  rows: () => Int32Array.from(rows.flat()),
+});
+
+test("stage ring: every stage makes all changes and decodes in the order of the last", () => {
+  const stages = [new RecordingStage(), new RecordingStage(), new RecordingStage()];
+  const { ring } = ringOf(stages);
+  const expected = ["clear"];
+  for (let i = 0; i < 6_000; i++) {
+    const numbers = [below(64), below(64), below(512), below(512)] as const;
+    const [a, b, begin, end] = numbers;
+    const choice = below(30);
+    if (choice === 0) {
+      const batch = batchOf([a, begin, b]);
+      expect(ring.decode(batch)).toEqual(Float32Array.of(3));
+      expected.push(`decode ${batch.rows().join()}`);
+    } else if (choice < 15) {
+      ring.copy(a, b, begin, end);
+      expected.push(`copy ${numbers.join()}`);
+    } else {
+      ring.remove(a, begin, end);
+      expected.push(`remove ${a},${begin},${end}`);
+    }
+  }
+  ring.decode(batchOf([1, 2, 3]));
+  expected.push("decode 1,2,3");
+  for (const { done } of stages) expect(done).toEqual(expected);
+});
+
+test("stage ring: changes go out before they are too many for a frame", () => {
+  const { ring, sent } = ringOf([new RecordingStage()]);
+  for (let i = 0; i < MAX_CHANGES; i++) ring.remove(0, i, i + 1);
+  expect(sent).toMatchObject([{ step: 0, rows: new Int32Array(0) }]);
+  expect(sent[0]!.changes.length).toBe(4 * MAX_CHANGES);
+  expect(sent[0]!.changes[1]).toBe(REMOVES);
+});
+
+test("stage ring: rows that a stage has no cells for are taken from all", () => {
+  const stages = [new RecordingStage(), new RecordingStage()];
+  const { ring } = ringOf(stages);
+  stages[1]!.isFull = true;
+  expect(ring.decode(batchOf([9, 5, 1], [8, 6, 1], [7, 0, 2]))).toBeUndefined();
+  stages[1]!.isFull = false;
+  expect(ring.decode(batchOf([1, 0, 0]))).toEqual(Float32Array.of(2));
+  const undone = ["remove 1,5,-1", "remove 2,0,-1", "decode 1,0,0"];
+  expect(stages[0]!.done).toEqual(["clear", "decode 9,5,1,8,6,1,7,0,2", ...undone]);
+  expect(stages[1]!.done).toEqual(["clear", ...undone]);
+});
+
+test("stage ring: frames of another epoch are neither served nor taken for answers", () => {
+  const stage = new RecordingStage();
+  const stale = { ...randomFrame(), epoch: 0 };
+  const { ring, runners } = ringOf([stage], [stale]);
+  expect(ring.decode(batchOf([1, 0, 0]))).toEqual(Float32Array.of(1));
+  expect(runners[0]!.run({ ...stale, step: 3 })).toBeUndefined();
+  expect(stage.done).toEqual(["clear", "decode 1,0,0"]);
+});
+
+test("stage ring: a missing step, a lost stage and another model's rows end it", () => {
+  const { ring, runners, sent } = ringOf([new RecordingStage()]);
+  ring.decode(batchOf([1, 0, 0]));
+  const { epoch } = sent[0]!;
+  const none = { changes: new Int32Array(0), rows: new Int32Array(0), hidden: new Float32Array(0) };
+  const gap = { ...none, epoch, step: 5, status: STAGE_OK };
+  expect(() => runners[0]!.run(gap)).toThrow("step 5 came in place of 1");
+  const lost = new StageRing({ write: () => {}, read: () => undefined }, 1);
+  expect(() => lost.decode(batchOf([1, 0, 0]))).toThrow("a stage of the model is gone");
+  const wide = ringOf([new RecordingStage()]);
+  expect(() => wide.ring.decode({ ...batchOf([1, 0, 0]), size: 2 })).toThrow("of one model");
+  const full = {
+    ...none,
+    epoch: epoch ^ 1,
+    step: 0,
+    status: STAGE_FULL,
+    rows: Int32Array.of(1, 0, 0),
+  };
+  expect(runners[0]!.run(full)).toMatchObject({ status: STAGE_FULL });
+});

@@ -1,0 +1,96 @@
+// holds: shard-engine
+
+import { eventually } from "@heddle/base/testing/eventually";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Ask } from "../../testing/engine-session.ts";
+import { StagedSession } from "../testing/staged-session.ts";
+
+const SILENCE_MS = 5_000;
+
+/** A prompt of so many tokens. */
+const tokens = (count: number, seed = 0) =>
+  Array.from({ length: count }, (_, i) => 5 + ((i * 37 + seed * 101) % 300));
+
+describe("an engine in three stages", () => {
+  let session: StagedSession;
+  beforeAll(async () => {
+    session = await StagedSession.open([2, 4], SILENCE_MS);
+  });
+  afterAll(() => session?.close());
+
+  /** The answers of both, one after the other. */
+  const both = async (ask: Ask) => {
+    const { texts, reasons, logprobs, usage, error } = await session.ask(ask);
+    expect(error).toBeUndefined();
+    const whole = await session.whole.ask(ask);
+    expect({ texts, reasons, logprobs, usage }).toEqual({
+      texts: whole.texts,
+      reasons: whole.reasons,
+      logprobs: whole.logprobs,
+      usage: whole.usage,
+    });
+    return whole;
+  };
+
+  it("gives the whole model's text and log-probabilities, bit for bit", async () => {
+    const answer = await both({ prompt: tokens(40), maxTokens: 30, topLogprobs: 3 });
+    expect(answer.logprobs[0]!.length).toBeGreaterThan(10);
+  });
+
+  it("keeps prefixes, several choices, samples with a seed, and scores of prompts", async () => {
+    const prompt = tokens(200, 1);
+    await both({ prompt, maxTokens: 8 });
+    const cached = await session.ask({ prompt: [...prompt, 7, 8, 9], maxTokens: 8 });
+    expect(cached.cachedTokens).toBeGreaterThan(100);
+    const whole = await session.whole.ask({ prompt: [...prompt, 7, 8, 9], maxTokens: 8 });
+    expect(cached.texts).toEqual(whole.texts);
+    await both({ prompt: tokens(30, 2), choices: 3, sampling: { temperature: 1, seed: 5 } });
+  });
+
+  it("constrains text by a grammar", async () => {
+    const { texts } = await both({ prompt: tokens(20, 3), format: "json_object", maxTokens: 60 });
+    expect(texts[0]).toMatch(/^\{/);
+  });
+
+  it("answers many at once, cancels, and makes room by recomputing", async () => {
+    // More tokens than the caches hold, so that sequences lose their cells and begin again.
+    const asks = Array.from({ length: 6 }, (_, i) =>
+      session.submit({ prompt: tokens(200, 10 + i), maxTokens: 80, minTokens: 80 }),
+    );
+    session.engine.cancel(asks[3]!.id);
+    const answers = await Promise.all(asks.map(({ answer }) => answer));
+    for (const [i, { error, usage }] of answers.entries()) {
+      if (i === 3) continue;
+      expect(error).toBeUndefined();
+      expect(usage?.completionTokens).toBe(80);
+    }
+    await both({ prompt: tokens(40, 30), maxTokens: 20, topLogprobs: 1 });
+  });
+
+  it("embeds as the whole model does", async () => {
+    const inputs = [tokens(30, 40), tokens(50, 41)];
+    expect(await session.embed(inputs)).toEqual(await session.whole.embed(inputs));
+  });
+
+  it("refuses adapters and deterministic requests with the reason", async () => {
+    const weights = { key: "none", file: "none.gguf", sources: ["file:///none.gguf"] };
+    const adapter = { weights, path: "/none.gguf", scale: 1 };
+    const adapted = await session.ask({ prompt: tokens(3), adapter });
+    expect(adapted.error?.message).toMatch(/adapter.*divided between workers/);
+    const same = await session.ask({ prompt: tokens(3), deterministic: true });
+    expect(same.error).toMatchObject({ param: "deterministic" });
+  });
+
+  it.each(["SIGKILL", "SIGSTOP"] as const)("answers again after %s of a stage", async (signal) => {
+    const before = session.crashes.length;
+    const ask = { prompt: tokens(40, 50), maxTokens: 400, minTokens: 400 };
+    const running = session.submit(ask, (event) => {
+      if (event.type === "delta") process.kill(session.stages.pids[1]!, signal);
+    });
+    expect((await running.answer).error).toMatchObject({ code: "engine_failed" });
+    expect(session.crashes.length).toBe(before + 1);
+    await eventually(async () => (await session.ask({ prompt: tokens(3) })).error === undefined);
+    const seed = signal === "SIGKILL" ? 60 : 61;
+    await both({ prompt: tokens(40, seed), maxTokens: 20, topLogprobs: 3 });
+  });
+});
