@@ -54,6 +54,23 @@ describe.skipIf(isMissing)("the chart", { timeout: 180_000 }, () => {
     },
   );
 
+  it("chart: monitors send the key for metrics to masters alone", () => {
+    const monitors = render("a", "--values", join(CHART, "ci", "everything.yaml")).filter(
+      ({ kind }) => kind === "ServiceMonitor" || kind === "PodMonitor",
+    );
+    type Spec = Readonly<Record<string, readonly { port: string; authorization?: object }[]>>;
+    const endpoints = monitors.flatMap(({ spec }) => {
+      const { endpoints: ofServices = [], podMetricsEndpoints = [] } = spec as Spec;
+      return ofServices.concat(podMetricsEndpoints);
+    });
+    const ports = endpoints.map(({ port }) => port).sort();
+    expect(ports.join(" ")).toBe("http http metrics metrics metrics");
+    const sent = { credentials: { name: "scraper", key: "key" } };
+    for (const { port, authorization } of endpoints) {
+      expect(authorization).toEqual(port === "http" ? sent : undefined);
+    }
+  });
+
   it("chart: the check of manifests finds unknown fields and other types", () => {
     const metadata = { name: "a" };
     const service = { apiVersion: "v1", kind: "Service", metadata };

@@ -175,3 +175,11 @@ volumeMounts:
     defaultMode: 0440
     items: [{ key: bootstrap-key, path: bootstrap-key }]
 {{- end -}}
+
+{{/* How a monitor's endpoint of masters sends the key for their metrics. */}}
+{{- define "heddle.metricsKey" -}}
+authorization:
+  credentials:
+    name: {{ .Values.metricsKey.secret }}
+    key: {{ .Values.metricsKey.key }}
+{{- end }}

@@ -139,7 +139,7 @@ function operationObject(
   operation: ApiOperation,
   schemas: Readonly<Record<string, Json | undefined>>,
 ): Json {
-  const { operationId, permission, summary, path, headers = [], replies } = operation;
+  const { operationId, permission, readsCaller, summary, path, headers = [], replies } = operation;
   const hasBody = operation.body !== undefined || operation.form !== undefined;
   const query = (schemas[`${operationId} query`]?.["properties"] ?? {}) as Record<string, Json>;
   const parameters = [
@@ -159,7 +159,7 @@ function operationObject(
     operationId,
     summary,
     "x-permission": permission,
-    ...(permission === "public" ? { security: [] } : {}),
+    ...(permission === "public" ? { security: readsCaller ? [{}, { apiKey: [] }] : [] } : {}),
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(hasBody ? { requestBody: bodyObject(operation, schemas) } : {}),
     responses: {

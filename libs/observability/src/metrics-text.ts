@@ -22,17 +22,20 @@ interface Readable {
   getForPromString?(): Promise<ReadValues>;
 }
 
+/** Whether a series is left out, by its labels. */
+export type Hides = (labels: Sample["labels"]) => boolean;
+
 /**
  * The registry's metrics in Prometheus' text format, the same as `Registry.metrics`, which would
- * write all lines in one turn of the event loop.
+ * write all lines in one turn of the event loop. `hidesNow` gives what a text leaves out.
  */
 export class MetricsText {
   readonly contentType: string;
   readonly #shared: SharedRun<readonly Buffer[]>;
 
-  constructor(registry: Registry, queue: StepQueue) {
+  constructor(registry: Registry, queue: StepQueue, hidesNow: () => Hides = () => () => false) {
     this.contentType = registry.contentType;
-    this.#shared = new SharedRun(queue, (inSteps) => writeAll(registry, inSteps));
+    this.#shared = new SharedRun(queue, (inSteps) => writeAll(registry, inSteps, hidesNow()));
   }
 
   pieces(): Promise<readonly Buffer[]> {
@@ -40,13 +43,17 @@ export class MetricsText {
   }
 }
 
-async function writeAll(registry: Registry, inSteps: InSteps): Promise<readonly Buffer[]> {
+async function writeAll(
+  registry: Registry,
+  inSteps: InSteps,
+  hides: Hides,
+): Promise<readonly Buffer[]> {
   const metrics = registry.getMetricsAsArray() as unknown as readonly Readable[];
   // All are read in the same turn, so that gauges of one source share its computation.
   const read = await Promise.all(
     metrics.map((metric) => metric.getForPromString?.() ?? metric.get()),
   );
-  return inSteps(() => textOf(read, defaultLabelsOf(registry)));
+  return inSteps(() => textOf(read, defaultLabelsOf(registry), hides));
 }
 
 /** The registry has no getter of the labels that each line has. */
@@ -57,6 +64,7 @@ function defaultLabelsOf(registry: Registry): Sample["labels"] {
 function* textOf(
   metrics: readonly ReadValues[],
   defaults: Sample["labels"],
+  hides: Hides,
 ): Steps<readonly Buffer[]> {
   const text = new TextPieces();
   let separator = "";
@@ -64,7 +72,8 @@ function* textOf(
     text.add(`${separator}# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}`);
     separator = "\n\n";
     yield* forEachInSteps(values, (sample) => {
-      const { metricName = name, value } = sample;
+      const { metricName = name, value, labels, sharedLabels } = sample;
+      if (hides(labels) || (sharedLabels && hides(sharedLabels))) return;
       text.add(`\n${metricName}${labelsText(sample, defaults)} ${valueText(value)}`);
     });
   }

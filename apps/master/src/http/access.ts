@@ -1,6 +1,7 @@
 import type { Later } from "@heddle/auth/limits/limit-store";
 import { grants } from "@heddle/auth/scopes";
 import { AppError, toAppError } from "@heddle/base/errors";
+import type { ApiOperation } from "@heddle/contracts/api/operation";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Authenticator } from "./identity/authenticator.ts";
 import { type Caller, callerText } from "./identity/caller.ts";
@@ -8,7 +9,7 @@ import type { LastUsed } from "./last-used.ts";
 import type { CallLimiter } from "./limits/call-limiter.ts";
 import type { CallReservation } from "./limits/call-reservation.ts";
 
-/** A request after the access check; both are null on public routes only. */
+/** A request after the access check; all are null only on public routes, and there without a key. */
 export interface CallerRequest extends FastifyRequest {
   /** Who calls: a key, or a user with a token. */
   apiKey: Caller | null;
@@ -43,10 +44,15 @@ export class AccessCheck {
     this.#onLimited = onLimited;
   }
 
-  /** The check for routes that need a permission; it throws the refusal, or rejects with it. */
-  of(permission: string | undefined): (request: CallerRequest, reply: FastifyReply) => Later<void> {
-    if (permission === "public") return () => undefined;
+  /** The check of an operation's calls; it throws the refusal, or rejects with it. */
+  of(
+    operation: Pick<ApiOperation, "permission" | "readsCaller"> | undefined,
+  ): (request: CallerRequest, reply: FastifyReply) => Later<void> {
+    const isPublic = operation?.permission === "public";
+    if (isPublic && !operation.readsCaller) return () => undefined;
+    const permission = isPublic ? "authenticated" : operation?.permission;
     return (request, reply) => {
+      if (isPublic && !this.#authenticator.hasCredentials(request)) return;
       const check = (caller: Caller) => this.#check(caller, permission, request, reply);
       const caller = this.#authenticator.callerOf(request);
       return caller instanceof Promise ? caller.then(check) : check(caller);

@@ -83,7 +83,7 @@ function refusalByHead({ headers, raw, is404 }: FastifyRequest): Error | undefin
 function checkAccess(instance: FastifyInstance, access: AccessCheck, bodies: BodyReader): void {
   instance.addHook("onRoute", (route) => {
     const { operation } = (route.config ?? {}) as ServedConfig;
-    const check = access.of(operation?.permission);
+    const check = access.of(operation);
     // OpenAI SDKs may send parameters unknown to this version.
     const isStrict = isOrchestration(route.url);
     route.onRequest = (request, reply, done) => {

@@ -21,6 +21,7 @@ import { exposeDispatchMetrics } from "./dispatch-metrics.ts";
 import { JobFigures } from "./job-figures.ts";
 import { exposeParameterServerMetrics } from "./parameter-server-metrics.ts";
 import { exposeRaftMetrics } from "./raft-metrics.ts";
+import { hidesTenants, PUBLIC_METRICS } from "./tenant-series.ts";
 import { Throughput } from "./throughput.ts";
 import { TrainingMetrics } from "./training-metrics.ts";
 
@@ -37,6 +38,12 @@ import { TrainingMetrics } from "./training-metrics.ts";
       provide: MetricsText,
       inject: [Registry, StepQueue],
       useFactory: (registry: Registry, views: StepQueue) => new MetricsText(registry, views),
+    },
+    {
+      provide: PUBLIC_METRICS,
+      inject: [Registry, StepQueue, CONTROL_PLANE],
+      useFactory: (registry: Registry, views: StepQueue, control: ControlPlane) =>
+        new MetricsText(registry, views, () => hidesTenants(control)),
     },
     {
       provide: InferenceMetrics,
@@ -57,7 +64,14 @@ import { TrainingMetrics } from "./training-metrics.ts";
       useFactory: openClusterMetrics,
     },
   ],
-  exports: [ClusterMetrics, ClusterReport, InferenceMetrics, MetricsText, StepQueue],
+  exports: [
+    ClusterMetrics,
+    ClusterReport,
+    InferenceMetrics,
+    MetricsText,
+    PUBLIC_METRICS,
+    StepQueue,
+  ],
 })
 export class MetricsModule {
   constructor(

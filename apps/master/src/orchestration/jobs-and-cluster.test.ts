@@ -1,6 +1,7 @@
 import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { send } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
 
 // Jobs and the cluster around them: workers, queues, projects and metrics.
@@ -114,7 +115,7 @@ test("metrics: states, reasons, waits, idle and broken GPUs, GPU-hours of jobs",
     start_ms: { p99: expect.any(Number) },
     gpu_hours: { p: expect.any(Number) },
   });
-  const metrics = await (await fetch(`${api.master.url}/metrics`)).text();
+  const metrics = await (await send(api.master, "GET", "/metrics")).text();
   for (const line of [
     'heddle_cluster_jobs{state="running"} 1',
     'heddle_cluster_jobs_pending{reason="InsufficientGpu"} 1',

@@ -1,5 +1,6 @@
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { send } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
 import { SECRETS } from "../../test/test-master.ts";
 import { commandForTask } from "./tasks/task-orders.ts";
@@ -230,7 +231,7 @@ describe("a training job", () => {
       progress: { reward: 21.5, bytes_pushed: 4096, metrics: { entropy: 0.69 } },
     });
     const labels = `{job="${id}",name="told",algorithm="ppo"}`;
-    const metrics = async () => (await fetch(`${api.master.url}/metrics`)).text();
+    const metrics = async () => (await send(api.master, "GET", "/metrics")).text();
     expect(await metrics()).toContain(`heddle_training_return${labels} 21.5`);
     expect(await metrics()).toContain(`heddle_training_bytes_pushed${labels} 4096`);
     await api.report(id, "exited", { endedAtMs: 1 });

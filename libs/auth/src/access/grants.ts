@@ -34,8 +34,12 @@ export class Grants {
 
   /** Whether a permission over what projects have holds in all of them. */
   get isOfCluster(): boolean {
-    const held = [...this.#cluster];
-    return PROJECT_PERMISSIONS.some((each) => grants(held, each));
+    return PROJECT_PERMISSIONS.some((each) => this.mayEverywhere(each));
+  }
+
+  /** Whether the permission holds in the whole cluster, whatever the project. */
+  mayEverywhere(permission: string): boolean {
+    return grants([...this.#cluster], permission);
   }
 
   /** All that it may do in a project, and with the cluster. */

@@ -125,7 +125,9 @@ const jobFigures = z.object({
   }),
   gpu_hours: z
     .record(z.string(), z.number().min(0))
-    .describe("By project, in the accounting window of 30 days."),
+    .describe(
+      "By project of those whose jobs the caller may see, in the accounting window of 30 days.",
+    ),
   scheduler: z
     .object({
       rounds: count,

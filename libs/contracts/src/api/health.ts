@@ -96,7 +96,9 @@ export const healthOperations = {
     method: "GET",
     path: "/metrics",
     permission: "public",
-    summary: "Shows the metrics in Prometheus' text format.",
+    readsCaller: true,
+    summary:
+      "Shows the metrics in Prometheus' text format. Those of projects, of jobs and of models of one project need `cluster:read` and `jobs:read` in the whole cluster.",
     replies: { 200: { "text/plain": "Prometheus' text format." } },
   },
 } as const satisfies Record<string, ApiOperation>;

@@ -13,6 +13,8 @@ export interface ApiOperation {
   readonly path: string;
   /** A permission, `authenticated` for any valid key, or `public`. */
   readonly permission: Permission | "authenticated" | "public";
+  /** Of a public operation: a key or token that comes with a call is checked, and decides what is shown. */
+  readonly readsCaller?: boolean;
   /** One sentence. */
   readonly summary: string;
   readonly query?: z.ZodObject;

@@ -143,8 +143,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
   it("foreign ids: no list and no description shows them", async () => {
     let read = 0;
     for (const { method, path } of routes) {
-      // The metrics are for operators: they name projects, jobs and models.
-      if (method !== "GET" || /[:*]/.test(path) || path === "/metrics") continue;
+      if (method !== "GET" || /[:*]/.test(path)) continue;
       const reply = await send(server, method, path, undefined, { key: outsider });
       const text = await reply.text();
       expect(text, path).not.toMatch(/canary/);
@@ -156,6 +155,48 @@ describe("what another project has", { timeout: 60_000 }, () => {
       await send(server, "GET", "/api/v1/models", undefined, { key: owner })
     ).text();
     expect(page).toContain("canary-model");
+  });
+
+  // holds: access-metrics
+  it("metrics: name what projects have only to those who may read all", async () => {
+    const spoken = { model: "canary-model", messages: [{ role: "user", content: "hi" }], n: 999 };
+    await send(server, "POST", "/api/v1/chat/completions", spoken, { key: owner });
+    const { text: scraper, id } = await server.addKey({ scopes: ["cluster:read"] });
+    const metrics = async (headers: Record<string, string>) => {
+      const reply = await fetch(`${server.url}/metrics`, { headers });
+      expect(reply.status).toBe(200);
+      return reply.text();
+    };
+    const bearer = (key: string) => ({ authorization: `Bearer ${key}` });
+    for (const headers of [{}, bearer(outsider), bearer(owner), bearer(scraper)]) {
+      const text = await metrics(headers);
+      expect(text).not.toMatch(/canary|project=/);
+      expect(text).toMatch(/^heddle_cluster_jobs\{/m);
+      expect(text).toMatch(/^# Series of projects, .* are left out/m);
+    }
+    const binding = { kind: "key", subject: id, role: "viewer" };
+    expect((await send(server, "POST", "/api/v1/bindings", binding)).status).toBe(200);
+    for (const key of [scraper, server.adminKey]) {
+      const text = await metrics(bearer(key));
+      expect(text).toContain('project="canary-tenant"');
+      expect(text).toContain('model_name="canary-model"');
+      expect(text).not.toContain("are left out");
+    }
+    const refused = await fetch(`${server.url}/metrics`, { headers: bearer("hdl_no_such_key") });
+    expect(refused.status).toBe(401);
+  });
+
+  it("figures: GPU-hours are of the projects whose jobs the caller may see", async () => {
+    const seen = async (key: string) => {
+      const reply = await send(server, "GET", "/api/v1/cluster/metrics", undefined, { key });
+      const { jobs } = (await reply.json()) as { jobs: { gpu_hours: object } };
+      return Object.keys(jobs.gpu_hours);
+    };
+    const keyOf = async (project: string) =>
+      (await server.addKey({ scopes: ["cluster:read", "jobs:read"], project })).text;
+    expect(await seen(await keyOf("canary-tenant"))).toEqual(["canary-tenant"]);
+    expect(await seen(await keyOf("other"))).toEqual([]);
+    expect(await seen(server.adminKey)).toContain("canary-tenant");
   });
 
   it("environment: values are read only by those who may submit", async () => {

@@ -6,9 +6,11 @@ import {
   type ClusterStatusReply,
   clusterOperations,
 } from "@heddle/contracts/api/cluster";
-import { Controller, Inject, Res } from "@nestjs/common";
+import { Controller, Inject, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
@@ -46,8 +48,11 @@ export class ClusterController {
   }
 
   @Serves(clusterOperations.metrics)
-  metrics(): Promise<ClusterMetricsReply> {
-    return this.#metrics.metrics();
+  async metrics(@Req() request: CallerRequest): Promise<ClusterMetricsReply> {
+    const all = await this.#metrics.metrics();
+    const caller = requestCaller(request);
+    const seen = Object.entries(all.jobs.gpu_hours).filter(([name]) => seesJobsOf(caller, name));
+    return { ...all, jobs: { ...all.jobs, gpu_hours: Object.fromEntries(seen) } };
   }
 
   @Serves(clusterOperations.resources)

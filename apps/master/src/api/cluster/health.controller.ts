@@ -5,24 +5,34 @@ import {
 } from "@heddle/contracts/api/health";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { MetricsText } from "@heddle/observability/metrics-text";
-import { Controller, Inject, Query, Res } from "@nestjs/common";
+import { Controller, Inject, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import type { CallerRequest } from "../../http/access.ts";
 import { sendPieces } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterReport } from "../../metrics/cluster-report.ts";
+import { PUBLIC_METRICS, seesAllSeries } from "../../metrics/tenant-series.ts";
+
+/** Ends the metrics of callers who do not see all. */
+const LEFT_OUT = Buffer.from(
+  "# Series of projects, jobs and models of one project are left out. They need a key with cluster:read and jobs:read in the whole cluster.\n",
+);
 
 /** The operational paths: unversioned, and open to probes and scrapers. */
 @Controller()
 export class HealthController {
   readonly #report: ClusterReport;
   readonly #metrics: MetricsText;
+  readonly #publicMetrics: MetricsText;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
     @Inject(MetricsText) metrics: MetricsText,
+    @Inject(PUBLIC_METRICS) publicMetrics: MetricsText,
   ) {
     this.#report = report;
     this.#metrics = metrics;
+    this.#publicMetrics = publicMetrics;
   }
 
   @Serves(healthOperations.health)
@@ -64,7 +74,11 @@ export class HealthController {
   }
 
   @Serves(healthOperations.metrics)
-  async metrics(@Res() reply: FastifyReply): Promise<void> {
-    sendPieces(reply, this.#metrics.contentType, await this.#metrics.pieces());
+  async metrics(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
+    const { contentType } = this.#metrics;
+    if (seesAllSeries(request.apiKey)) {
+      return void sendPieces(reply, contentType, await this.#metrics.pieces());
+    }
+    sendPieces(reply, contentType, [...(await this.#publicMetrics.pieces()), LEFT_OUT]);
   }
 }

@@ -32,6 +32,12 @@ export class Authenticator {
     this.#tokens = tokens;
   }
 
+  /** Whether the request names a caller at all, known or not. */
+  hasCredentials({ raw, headers }: FastifyRequest): boolean {
+    const { authorization, "x-api-key": apiKey } = headers;
+    return !!authorization || !!apiKey || this.#inProcess.keyOf(raw) !== undefined;
+  }
+
   /** Throws `invalid_api_key` for unknown callers, or rejects with it. */
   callerOf({ raw, headers }: FastifyRequest): Later<Caller> {
     const id = this.#inProcess.keyOf(raw);
