@@ -39,6 +39,22 @@ const SMALL = {
   test: { model: "FamilyA-1-2B" },
 };
 
+/** A worker on each node, whose data are on the node's disk: their pods run as root. */
+const FLEET = {
+  ...SMALL,
+  master: { ...SMALL.master, replicas: 1 },
+  parameterServer: { replicas: 0 },
+  operator: { enabled: false },
+  crds: { enabled: false },
+  worker: {
+    ...SMALL.worker,
+    kind: "DaemonSet",
+    taskIsolation: "optional",
+    persistence: { hostPath: `/var/lib/heddle-fleet-${suffix}` },
+    podSecurityContext: { runAsUser: 0, seccompProfile: { type: "RuntimeDefault" } },
+  },
+};
+
 const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...args]);
 
 function helm(args: readonly string[], values: object = SMALL): string {
@@ -53,18 +69,20 @@ function helm(args: readonly string[], values: object = SMALL): string {
 }
 
 /** What the command line writes in the pod of a master that runs. */
-function heddle(command: string): string {
-  const [pod = ""] = k(
+function heddle(command: string, place = namespace): string {
+  const [pod = ""] = kubectl([
+    `--namespace=${place}`,
     "get",
     "pods",
     "--selector=app.kubernetes.io/component=master",
     "--field-selector=status.phase=Running",
     "--output=jsonpath={.items[*].metadata.name}",
-  ).split(" ");
+  ]).split(" ");
   const access = "HEDDLE_API_KEY=$(cat /run/heddle/secrets/bootstrap-key)";
-  const endpoint = `HEDDLE_ENDPOINT=http://heddle.${namespace}.svc:80`;
+  const endpoint = `HEDDLE_ENDPOINT=http://heddle.${place}.svc:80`;
   const program = `${access} ${endpoint} heddle ${command}`;
-  return k("exec", pod, "--container=master", "--", "sh", "-c", program);
+  const shell = ["--container=master", "--", "sh", "-c", program];
+  return kubectl([`--namespace=${place}`, "exec", pod, ...shell]);
 }
 
 interface Group {
@@ -193,12 +211,11 @@ describe.skipIf(whyNoPods !== undefined)("an installed chart", { timeout: 600_00
   });
 
   it("chart: a worker's pod that is killed keeps its name and its certificate", async () => {
+    const certificate = ["heddle-worker-0", "--", "sha256sum", "/data/node-certificate.json"];
+    const before = k("exec", ...certificate);
     k("delete", "pod", "heddle-worker-0", "--force", "--grace-period=0");
     k("rollout", "status", "statefulset/heddle-worker", "--timeout=240s");
-    const log = await untilFound("the init container's log", () => {
-      return k("logs", "heddle-worker-0", "--container=enroll") || undefined;
-    });
-    expect(log).toContain("the node is enrolled already");
+    expect(k("exec", ...certificate)).toBe(before);
     await untilFound("a ready worker", () => {
       return /heddle-worker-0 +ready/.test(heddle("workers list")) || undefined;
     });
@@ -211,6 +228,29 @@ describe.skipIf(whyNoPods !== undefined)("an installed chart", { timeout: 600_00
     await groupOf(3);
     k("rollout", "status", "statefulset/heddle-master", "--timeout=240s");
     expect(helm(["test", "heddle"])).toMatch(/Phase: +Succeeded/);
+  });
+
+  it("chart: a DaemonSet's workers join by the enrolment key alone, and again", async () => {
+    const at = `--namespace=${privileged}`;
+    helm(["install", "heddle", CHART, "--values", "-", "--wait", "--timeout", "300s", at], FLEET);
+    const name = k("get", "nodes", "--output=jsonpath={.items[0].metadata.name}");
+    const isReady = () => new RegExp(`${name} +ready`).test(heddle("workers list", privileged));
+    await untilFound("the node's worker", () => isReady() || undefined);
+    const set = k(at, "get", "daemonset", "heddle-worker", "--output=yaml");
+    expect(set).toContain("enroll-key");
+    expect(set).not.toContain("bootstrap-key");
+    const selector = "--selector=app.kubernetes.io/component=worker";
+    const node = `--field-selector=spec.nodeName=${name}`;
+    const pod = () => k(at, "get", "pods", selector, node, "--output=name").trim();
+    const certificate = () =>
+      k(at, "exec", pod(), "--", "sha256sum", "/data/node-certificate.json");
+    const before = certificate();
+    k(at, "exec", pod(), "--", "rm", "/data/node-certificate.json");
+    k(at, "delete", pod(), "--wait=true");
+    k(at, "rollout", "status", "daemonset/heddle-worker", "--timeout=240s");
+    await untilFound("the worker again", () => isReady() || undefined);
+    expect(certificate()).not.toBe(before);
+    helm(["uninstall", "heddle", "--wait", at]);
   });
 
   it("chart: removal leaves the Secret and the masters' claims", async () => {

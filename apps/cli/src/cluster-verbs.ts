@@ -66,6 +66,14 @@ function addMembership(cluster: Command, lazy: Lazy): void {
     .requiredOption("--name <name>", "node name, as in its certificate")
     .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).createJoinToken));
   cluster
+    .command("enroll")
+    .description(
+      "create a key by which any number of workers and parameter servers join (TLS only)",
+    )
+    .argument("[name]", "name of the key", "node enrolment")
+    .option("--expires-at <time>", "when it expires, as 2030-01-31T00:00:00Z (default: never)")
+    .action(lazy(async () => (await import("./commands/cluster/cluster-enroll.ts")).enrollKey));
+  cluster
     .command("remove")
     .description("remove a master from the cluster")
     .argument("<master>", "master name")

@@ -87,6 +87,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "cluster resources": [],
   "cluster add": ["x", "--address", "127.0.0.1:9"],
   "cluster join-token": ["--role", "worker", "--name", "x"],
+  "cluster enroll": [],
   "cluster remove": ["x"],
   "cluster transfer": ["x"],
   "cluster snapshot": [],

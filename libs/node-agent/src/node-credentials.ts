@@ -5,11 +5,12 @@ import { requestCertificate } from "@heddle/pki/certificate-authority";
 import { CertificateRenewal } from "@heddle/pki/certificate-renewal";
 import type { NodeRole } from "@heddle/pki/node-name";
 import { readMaterial, writeMaterial } from "@heddle/pki/tls-files";
-import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
+import { TlsIdentity, type TlsMaterial, validityOf } from "@heddle/pki/tls-identity";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { renewMethod } from "@heddle/rpc/proto";
 import { type Joined, joinCluster } from "./join-cluster.ts";
+import { readEnrollKey } from "./node-flags.ts";
 
 const joinBackoff = { baseMs: 100, maxMs: 3_000 };
 const RENEW_DEADLINE_MS = 15_000;
@@ -24,6 +25,8 @@ export interface EnrolOptions {
   readonly masters: readonly string[];
   /** Needed if the data directory has no valid certificate. */
   readonly joinToken: string | undefined;
+  /** In place of a token: the file with a key by which any number of nodes join. */
+  readonly enrollKeyFile?: string | undefined;
   readonly log: Log;
 }
 
@@ -52,9 +55,10 @@ async function firstMaterial(options: EnrolOptions): Promise<TlsMaterial> {
 
 /** Joins through the first master that answers; rejects as joinCluster does. */
 export async function joinAny(options: EnrolOptions): Promise<Joined> {
-  const { joinToken: token, masters, role, name, log } = options;
-  if (token === undefined) {
-    const message = `${options.dataDirectory} has no valid certificate, which TLS between nodes needs (on with --tls, and beyond loopback without --insecure-nodes). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE`;
+  const { masters, role, name, log, enrollKeyFile } = options;
+  const token = options.joinToken ?? (enrollKeyFile && readEnrollKey(enrollKeyFile));
+  if (!token) {
+    const message = `${options.dataDirectory} has no valid certificate, which TLS between nodes needs (on with --tls, and beyond loopback without --insecure-nodes). Give --join-token-file FILE with a new token: heddle cluster join-token --role ${role} --name ${name} > FILE${enrollKeyFile ? `. ${enrollKeyFile}, the --enroll-key-file, does not exist or is empty` : ""}`;
     throw new AppError("invalid_value", message);
   }
   let rounds = 0;
@@ -80,10 +84,17 @@ export async function joinAny(options: EnrolOptions): Promise<Joined> {
 /** Whether a master could not be asked, and may answer later. */
 function isAway(error: unknown): boolean {
   const { code } = toAppError(error);
-  return code === "unavailable" || code === "deadline_exceeded";
+  return code === "unavailable" || code === "deadline_exceeded" || code === "overloaded";
 }
 
-async function renewed(
+/** With an enrolment key a node whose certificate has expired while it runs joins again. */
+async function renewed(options: EnrolOptions, tls: TlsIdentity): Promise<TlsMaterial> {
+  const isExpired = validityOf(tls.material.certificate).untilMs <= Date.now();
+  if (isExpired && options.enrollKeyFile !== undefined) return firstMaterial(options);
+  return renewedByOld(options, tls);
+}
+
+async function renewedByOld(
   { masters, dataDirectory }: EnrolOptions,
   tls: TlsIdentity,
 ): Promise<TlsMaterial> {

@@ -1,11 +1,11 @@
 // holds: cli-file-flags, sec-tls-default
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { nodeIdentity } from "./identity.ts";
-import { readNodeFlags } from "./node-flags.ts";
+import { readEnrollKey, readNodeFlags } from "./node-flags.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-flags-"));
 const tokenFile = join(folder, "token");
@@ -79,6 +79,29 @@ test("node flags: a join token's file may be deleted, and is no directory", () =
   const args = [...valid, "--tls", "--join-token-file"];
   expect(readNodeFlags([...args, join(folder, "deleted")]).flags.joinToken).toBeUndefined();
   expect(() => readNodeFlags([...args, folder])).toThrow(/--join-token-file .* is a directory/);
+});
+
+test("node flags: an enrolment key has its form, and excludes a join token", () => {
+  const key = join(folder, "enroll-key");
+  const args = [...valid, "--tls", "--enroll-key-file"];
+  const token = `hdlj_${"a".repeat(64)}::hdl_live_0123456789abcdef`;
+  writeFileSync(key, `${token}\n`);
+  expect(readNodeFlags([...args, key]).flags).toMatchObject({ enrollKeyFile: key });
+  expect(readEnrollKey(key)).toBe(token);
+  expect(readEnrollKey(join(folder, "no-key"))).toBeUndefined();
+  expect(() => readNodeFlags([...args, key, "--join-token-file", tokenFile])).toThrow(/not both/);
+  writeFileSync(key, "hdl_live_0123456789abcdef");
+  expect(() => readNodeFlags([...args, key])).toThrow(/not of the form.*heddle cluster enroll/);
+});
+
+test("node flags: the folder of a Secret's files is hidden, whose files are links", () => {
+  const volume = join(folder, "volume");
+  mkdirSync(join(volume, "..1"), { recursive: true });
+  writeFileSync(join(volume, "..1", "token"), "0123456789abcdef");
+  symlinkSync("..1", join(volume, "..data"));
+  symlinkSync(join("..data", "token"), join(volume, "token"));
+  const args = [...valid, "--cluster-token-file", join(volume, "token")];
+  expect(readNodeFlags(args).flags.secretPaths).toContain(volume);
 });
 
 test("node id: kept over restarts; another directory is another node", () => {

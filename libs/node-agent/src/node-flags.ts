@@ -1,8 +1,10 @@
-import { resolve } from "node:path";
+import { existsSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFileIfThere } from "@heddle/base/flag-file";
 import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
+import { parseJoinToken } from "@heddle/pki/join-token";
 import { readClusterToken } from "@heddle/rpc/credentials";
 
 /** The common flags of every node but a master. */
@@ -20,6 +22,8 @@ export interface NodeFlags {
   readonly isExposed?: boolean | undefined;
   /** Under TLS, the token for the node's first certificate. */
   readonly joinToken?: string | undefined;
+  /** Under TLS, the file with a key by which it joins whenever it has no valid certificate. */
+  readonly enrollKeyFile?: string | undefined;
   /** Files and directories that hold secrets of this node, absolute. */
   readonly secretPaths?: readonly string[] | undefined;
 }
@@ -36,6 +40,7 @@ const nodeFlags = {
   masters: { type: "string", multiple: true },
   "cluster-token-file": { type: "string" },
   "join-token-file": { type: "string" },
+  "enroll-key-file": { type: "string" },
   tls: { type: "boolean" },
   "insecure-nodes": { type: "boolean" },
 } as const satisfies ParseArgsOptionsConfig;
@@ -54,6 +59,7 @@ const nodeHelp = {
   masters: ["HOST:PORT,...", "gRPC addresses of all masters; required"],
   "cluster-token-file": ["FILE", "cluster token file; required without --tls"],
   "join-token-file": ["FILE", "join token file for the first start with --tls"],
+  "enroll-key-file": ["FILE", "enrolment key file, to join whenever it has no certificate"],
   tls: ["", "use TLS between nodes; always on except on loopback"],
   "insecure-nodes": ["", "allow plain text between nodes beyond loopback"],
 } as const satisfies Record<keyof typeof nodeFlags, FlagHelp>;
@@ -91,11 +97,12 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
   const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
   const tls = values["tls"] === true || !(staysHere || values["insecure-nodes"] === true);
   const dataDirectory = required(text("data"), "--data DIR, a directory that this node keeps");
-  const secretPaths = [dataDirectory, text("cluster-token-file"), text("join-token-file")];
+  const files = ["cluster-token-file", "join-token-file", "enroll-key-file"] as const;
+  const secretPaths = [dataDirectory, ...files.map(text)];
   return {
     flags: {
       dataDirectory,
-      secretPaths: secretPaths.filter((path) => path !== undefined).map((path) => resolve(path)),
+      secretPaths: secretPaths.filter((path) => path !== undefined).flatMap(hiddenPathsOf),
       name: text("name"),
       grpcHost,
       grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, MAX_PORT) ?? 0,
@@ -104,7 +111,7 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
       tls,
       isExposed: !(tls || staysHere),
       clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), TOKEN_HELP)),
-      joinToken: tls ? readJoinToken(text("join-token-file")) : undefined,
+      ...(tls ? ownProof(text("join-token-file"), text("enroll-key-file")) : {}),
     },
     metrics: {
       host: text("metrics-host") ?? "127.0.0.1",
@@ -116,6 +123,37 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
 
 function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
   return isLoopback(grpcHost) && masters.every((master) => isLoopback(splitHostPort(master)[0]));
+}
+
+/** What a node without a certificate shows; a faulty enrolment key is refused at once. */
+function ownProof(
+  tokenFile: string | undefined,
+  enrollKeyFile: string | undefined,
+): Pick<NodeFlags, "joinToken" | "enrollKeyFile"> {
+  if (tokenFile && enrollKeyFile) {
+    const message =
+      "give --join-token-file, for one node, or --enroll-key-file, for many; not both";
+    throw new AppError("invalid_value", message);
+  }
+  if (!enrollKeyFile) return { joinToken: readJoinToken(tokenFile) };
+  readEnrollKey(enrollKeyFile);
+  return { joinToken: undefined, enrollKeyFile };
+}
+
+/** The file's key; undefined where there is no file. Read when it is needed: it may be replaced. */
+export function readEnrollKey(path: string): string | undefined {
+  const wanted = "the file that `heddle cluster enroll > FILE` wrote";
+  const text = readFlagFileIfThere("--enroll-key-file", path, wanted)?.trim();
+  if (!text) return undefined;
+  parseJoinToken(text);
+  return text;
+}
+
+/** A file, and the folder where it is one of a volume of Kubernetes, whose files are links. */
+function hiddenPathsOf(path: string): string[] {
+  const file = resolve(path);
+  const folder = dirname(file);
+  return existsSync(join(folder, "..data")) ? [file, folder] : [file];
 }
 
 /** The file may be deleted once the node has its certificate. */

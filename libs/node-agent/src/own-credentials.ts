@@ -15,11 +15,12 @@ export async function ownCredentials(
   role: NodeRole,
   log: Log,
 ): Promise<RunningCredentials> {
-  const { dataDirectory, masters, joinToken, clusterToken } = flags;
+  const { dataDirectory, masters, joinToken, enrollKeyFile, clusterToken } = flags;
   const name = nodeNameFor(flags);
   if (flags.isExposed) log.warn({}, INSECURE_NODES);
   if (!flags.tls) return { clusterToken, node: { role, name }, close: () => {} };
-  return nodeCredentials({ dataDirectory, role, name, masters, joinToken, log });
+  const proof = { joinToken, enrollKeyFile };
+  return nodeCredentials({ dataDirectory, role, name, masters, ...proof, log });
 }
 
 /** The node's name: the given one, or its machine's. */

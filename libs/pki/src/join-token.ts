@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 
-/** What a node needs to join: the trusted authority, and a secret. */
+/** What a node needs to join: the trusted authority, and a secret, or a key with `cluster:enroll`. */
 export interface JoinToken {
   /** SHA-256 of the authority's certificate, 64 hexadecimal digits; undefined without TLS. */
   readonly authorityHash: string | undefined;
@@ -22,7 +22,7 @@ export function parseJoinToken(text: string): JoinToken {
     return { authorityHash: authorityHash === NO_TLS ? undefined : authorityHash, secret };
   }
   const message =
-    "the join token is not of the form hdlj_HASH::SECRET; make one: heddle cluster add";
+    "the join token or enrolment key is not of the form hdlj_HASH::SECRET; make one: heddle cluster join-token, heddle cluster enroll, or for a master heddle cluster add";
   throw new AppError("invalid_value", message);
 }
 

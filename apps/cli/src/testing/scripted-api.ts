@@ -43,6 +43,7 @@ const GROUP = {
   snapshot_index: 11,
   state_hash: "00ff",
   cluster_version: 1,
+  authority_sha256: "a".repeat(64),
   supported_cluster_version: 2,
   health: "degraded",
   quorum: { voters: 2, required: 2, reachable: 1, has_quorum: false },

@@ -21,6 +21,8 @@ export interface MasterConfig {
   readonly secretsKeyFile: string | undefined;
   /** The file with the first admin key of an empty cluster; created if absent. */
   readonly bootstrapKeyFile: string | undefined;
+  /** With a key by which workers and parameter servers join. */
+  readonly enrollKeyFile: string | undefined;
   readonly profile: CatalogProfile | undefined;
   /** A GGUF file (absolute path) that serves the shipped models instead of a profile. */
   readonly modelFile: string | undefined;
@@ -143,6 +145,11 @@ const SETTINGS = {
     "file with the keys that encrypt stored data (or HEDDLE_SECRETS_KEY, the key itself)",
   ],
   "bootstrap-key-file": ["HEDDLE_BOOTSTRAP_KEY_FILE", "", "file with the first admin key"],
+  "enroll-key-file": [
+    "HEDDLE_ENROLL_KEY_FILE",
+    "",
+    "file with a key by which workers and parameter servers join",
+  ],
   profile: ["HEDDLE_PROFILE", "", "weights of the built-in models: demo, small, gpu or tiny"],
   "model-file": [
     "HEDDLE_MODEL_FILE",
@@ -289,6 +296,7 @@ function keyFilesOf(given: (name: SettingName) => string | undefined) {
   return {
     secretsKeyFile: given("secrets-key-file"),
     bootstrapKeyFile: given("bootstrap-key-file"),
+    enrollKeyFile: given("enroll-key-file"),
   };
 }
 
@@ -313,8 +321,15 @@ function jobTimesOf(whole: (name: SettingName, min: number, max: number) => numb
 /** Files and directories that hold secrets of this master. */
 export function secretPathsOf(config: MasterConfig): string[] {
   const { dataDirectory, clusterTokenFile, authorityFile } = config;
-  const { bootstrapKeyFile, secretsKeyFile, joinTokenFile, limitsRedisPasswordFile } = config;
-  const given = [bootstrapKeyFile, secretsKeyFile, joinTokenFile, limitsRedisPasswordFile];
+  const { bootstrapKeyFile, enrollKeyFile, secretsKeyFile } = config;
+  const { joinTokenFile, limitsRedisPasswordFile } = config;
+  const given = [
+    bootstrapKeyFile,
+    enrollKeyFile,
+    secretsKeyFile,
+    joinTokenFile,
+    limitsRedisPasswordFile,
+  ];
   return [
     dataDirectory,
     clusterTokenFile,

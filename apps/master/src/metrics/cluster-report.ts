@@ -11,6 +11,7 @@ import { MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { VERSION } from "../config/version.ts";
 import type { GroupMember, GroupStatus, MemberProgress } from "../control-plane/control-group.ts";
+import { AUTHORITY_HASH } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { InFlight } from "../inference/in-flight.ts";
 import { type GpuSums, sumDistinctGpus } from "../nodes/hosts.ts";
@@ -28,6 +29,7 @@ export class ClusterReport {
     readonly counts: NodeCounts;
     readonly gpus: GpuSums;
   }>;
+  readonly #authorityHash: string | null;
   readonly #startedAtMs = performance.now();
   #cpu = cpuTimes();
   #cpuPercent = 0;
@@ -39,7 +41,9 @@ export class ClusterReport {
     @Inject(InFlight) inFlight: InFlight,
     @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "dataDirectory">,
     @Inject(StepQueue) views: StepQueue,
+    @Inject(AUTHORITY_HASH) authorityHash: string | null,
   ) {
+    this.#authorityHash = authorityHash;
     this.#control = control;
     this.#directory = directory;
     this.#inFlight = inFlight;
@@ -58,6 +62,7 @@ export class ClusterReport {
     return {
       status: counts.workers > 0 ? "ok" : "degraded",
       version: VERSION,
+      authority_sha256: this.#authorityHash,
       uptime_seconds: this.uptimeSeconds,
       ...group,
       workers: { attached: counts.workers },

@@ -1,18 +1,32 @@
 import { randomBytes } from "node:crypto";
 import { createApiKey } from "@heddle/auth/api-key";
-import { createAuthority } from "@heddle/pki/certificate-authority";
-import { formatAuthority } from "@heddle/pki/tls-files";
+import { authorityHash, createAuthority } from "@heddle/pki/certificate-authority";
+import { formatJoinToken } from "@heddle/pki/join-token";
+import { formatAuthority, parseAuthority } from "@heddle/pki/tls-files";
 
 const SECRETS_KEY_BYTES = 32;
 
 /** The files of a new cluster's secrets: the keys of its Secret in Kubernetes. */
 export const SECRET_NAMES = ["ca.pem", "bootstrap-key", "secrets-key"] as const;
+/** The key by which nodes join: also made where the others exist, since earlier versions had none. */
+export const ENROLL_KEY = "enroll-key";
 
-/** A certificate authority, a first administrator's key, and a key that encrypts the state. */
-export async function newSecrets(): Promise<Record<(typeof SECRET_NAMES)[number], string>> {
+type Name = (typeof SECRET_NAMES)[number] | typeof ENROLL_KEY;
+
+/** An authority, a first administrator's key, a key that encrypts the state, one to join by. */
+export async function newSecrets(): Promise<Record<Name, string>> {
+  const authority = formatAuthority(await createAuthority());
   return {
-    "ca.pem": formatAuthority(await createAuthority()),
+    "ca.pem": authority,
     "bootstrap-key": `${createApiKey("live").text}\n`,
     "secrets-key": `${randomBytes(SECRETS_KEY_BYTES).toString("base64")}\n`,
+    [ENROLL_KEY]: newEnrollKey(authority, "ca.pem"),
   };
+}
+
+/** `where` is where the authority's text is from, for the message about a faulty one. */
+export function newEnrollKey(authority: string, where: string): string {
+  const { certificate } = parseAuthority(authority, where);
+  const secret = createApiKey("live").text;
+  return `${formatJoinToken({ authorityHash: authorityHash(certificate), secret })}\n`;
 }

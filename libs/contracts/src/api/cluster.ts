@@ -33,6 +33,10 @@ const clusterStatusReply = z
   .object({
     status: z.enum(["ok", "degraded"]),
     version: z.string(),
+    authority_sha256: z
+      .string()
+      .nullable()
+      .describe("Of the certificate authority of the nodes, as in join tokens; null without TLS."),
     uptime_seconds: z.number(),
     cluster: z.string().optional(),
     answered_by: name.optional(),
@@ -442,8 +446,9 @@ export const clusterOperations = {
     operationId: "cluster.createJoinToken",
     method: "POST",
     path: "/api/v1/cluster/join-tokens",
-    permission: "cluster:admin",
-    summary: "Creates a single-use token with which one node, of a role and name, may join.",
+    permission: "cluster:enroll",
+    summary:
+      "Creates a single-use token with which one node, of a role and name, may join; of a master only with cluster:admin.",
     body: joinTokenRequest,
     replies: { 200: json(joinTokenSchema) },
   },

@@ -15,6 +15,7 @@ export const PERMISSIONS = [
   "events:read",
   "events:create",
   "cluster:read",
+  "cluster:enroll",
   "cluster:admin",
 ] as const;
 

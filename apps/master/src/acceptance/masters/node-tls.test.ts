@@ -1,8 +1,13 @@
-// holds: sec-join-token
+// holds: sec-join-token, sec-enroll-key
 
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createApiKey } from "@heddle/auth/api-key";
 import { eventually } from "@heddle/base/testing/eventually";
+import { authorityHash } from "@heddle/pki/certificate-authority";
+import { formatJoinToken } from "@heddle/pki/join-token";
+import { ensureAuthority } from "@heddle/pki/tls-files";
 import { describe, expect, it, type TestContext } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
@@ -39,6 +44,59 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 
+  it("joins by an enrolment key, again without a certificate, until it is revoked", async ({
+    onTestFinished,
+  }) => {
+    const { cluster } = await start(onTestFinished);
+    const { authority_sha256: hash } = await json(cluster, "GET", "/api/v1/cluster/status");
+    const file = join(cluster.data, "enroll-key");
+    const make = async (scope: string) => {
+      const key = await json(cluster, "POST", "/api/v1/keys", { name: "k", scopes: [scope] });
+      writeFileSync(file, `hdlj_${hash}::${key["key"]}\n`);
+      return key["id"];
+    };
+    const joins = (name: string) =>
+      cluster.startWorker(["--tls", "--enroll-key-file", file, "--name", name], name);
+    await make("cluster:read");
+    await expect(joins("a")).rejects.toThrow(/lacks the scope cluster:enroll/);
+    const id = await make("cluster:enroll");
+    const [first] = await Promise.all([joins("a"), joins("b")]);
+    await cluster.replicasReady(2, 60_000);
+    await cluster.stop(first, "SIGKILL");
+    rmSync(join(cluster.data, "a", "node-certificate.json"));
+    await joins("a");
+    await cluster.replicasReady(2, 60_000);
+    const events = await json(cluster, "GET", "/api/v1/events/log?type=NODE_ENROLMENT");
+    expect(events["data"]).toHaveLength(3);
+    await cluster.request("DELETE", `/api/v1/keys/${id}`);
+    await expect(joins("c")).rejects.toThrow(/has been revoked/);
+  });
+
+  it("joins by the enrolment key that the masters were started with", async ({
+    onTestFinished,
+  }) => {
+    const folder = mkdtempSync(join(tmpdir(), "heddle-enroll-"));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const ca = join(folder, "ca.pem");
+    const { certificate } = await ensureAuthority(ca);
+    const file = join(folder, "enroll-key");
+    const secret = createApiKey("live").text;
+    const write = (hash: string) =>
+      writeFileSync(file, formatJoinToken({ authorityHash: hash, secret }));
+    const flags = ["--ca-file", ca, "--enroll-key-file", file];
+    write("0".repeat(64));
+    await expect(start(onTestFinished, ...flags)).rejects.toThrow(/another certificate authority/);
+    write(authorityHash(certificate));
+    const { cluster } = await start(onTestFinished, ...flags);
+    await cluster.startWorker(["--tls", "--enroll-key-file", file, "--name", "w"], "one");
+    await cluster.replicasReady(1, 60_000);
+    await cluster.stop(cluster.master, "SIGKILL");
+    await cluster.startMaster();
+    const { data } = await json(cluster, "GET", "/api/v1/keys");
+    const names = (data as { name: string }[]).map(({ name }) => name).sort();
+    expect(names).toEqual(["bootstrap administrator", "node enrolment"]);
+  });
+
   // holds: sec-tls-renewal
   it("renews its certificate while attached, and stays attached", async ({ onTestFinished }) => {
     // Renewed after 20 s of 30: only the renewal needs its certificate.
@@ -55,6 +113,15 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 });
+
+async function json(
+  cluster: ProcessCluster,
+  method: string,
+  path: string,
+  body?: object,
+): Promise<Record<string, unknown>> {
+  return (await cluster.request(method, path, body)).json() as Promise<Record<string, unknown>>;
+}
 
 /** A master under TLS, and a function that creates a join token for a role in a file. */
 async function start(onTestFinished: OnEnd, ...masterFlags: string[]) {

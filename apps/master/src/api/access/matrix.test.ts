@@ -45,6 +45,7 @@ const EVERYWHERE: Readonly<Record<string, readonly string[]>> = {
 /** Permissions that no role has in a project. */
 const OF_CLUSTER = [
   "cluster:read",
+  "cluster:enroll",
   "cluster:admin",
   "models:deploy",
   "jobs:privileged",

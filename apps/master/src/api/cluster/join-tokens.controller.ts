@@ -1,11 +1,12 @@
+import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { clusterOperations, type IssuedJoinToken } from "@heddle/contracts/api/cluster";
 import { secretsKeyOf } from "@heddle/control/cluster-version";
-import { formatJoinToken, joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
+import { formatJoinToken } from "@heddle/pki/join-token";
 import { Controller, Inject, Req } from "@nestjs/common";
 import { AUTHORITY_HASH } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { propose } from "../../control-plane/propose.ts";
+import { createJoin } from "../../control-plane/enrollment/enroll-keys.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
@@ -32,17 +33,14 @@ export class JoinTokensController {
       const message = `The masters run without TLS: a ${body.role} joins with the cluster token.`;
       throw new AppError("precondition_failed", message);
     }
-    const secret = newJoinSecret();
-    const now = Date.now();
-    const expiresAtMs = now + body.ttl_seconds * 1000;
     const { role, name } = body;
-    const join = { role, name, expiresAtMs };
-    await propose(this.#control, {
-      type: "join.create",
-      atMs: now,
-      id: joinSecretId(secret),
-      join,
-    });
+    if (role === "master" && !grants(request.apiKey?.scopes ?? [], "cluster:admin")) {
+      const message =
+        "A master's join token needs the permission cluster:admin: it brings the authority's key.";
+      throw new AppError("permission_denied", message);
+    }
+    const ttlMs = body.ttl_seconds * 1000;
+    const { secret, expiresAtMs } = await createJoin(this.#control, { role, name }, ttlMs);
     return {
       object: "cluster.join_token",
       role,

@@ -13,6 +13,7 @@ import { enrollmentService } from "@heddle/rpc/proto";
 import { Controller, Inject } from "@nestjs/common";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
+import { isEnrollKey, joinByKey } from "./enroll-keys.ts";
 
 /** Joining requires no certificate, so the work of unauthenticated callers is bounded. */
 const MAX_JOINING = 16;
@@ -24,12 +25,14 @@ export interface EnrollmentOptions {
   readonly log: Log;
   /** Throws `unavailable` while this master is still starting. */
   readonly control: () => ControlPlane;
+  /** With which keys are hashed. Throws `unavailable` until the cluster has its keys. */
+  readonly pepper: () => Uint8Array;
 }
 
 /** The injection token of EnrollmentOptions. */
 export const ENROLLMENT = Symbol("EnrollmentOptions");
 
-/** Issues the nodes' certificates: the first for a join token, later ones for the previous one. */
+/** Issues the nodes' certificates: the first for a join token or an enrolment key, later ones for the previous one. */
 @Controller()
 export class EnrollmentController {
   readonly #options: EnrollmentOptions;
@@ -56,7 +59,7 @@ export class EnrollmentController {
     if (!role || !NODE_NAME.test(name)) {
       throw new AppError("invalid_value", "a node joins with a role and a name");
     }
-    const id = joinSecretId(secret);
+    const id = joinSecretId(await this.#joinSecret(secret, role, name));
     const join = await this.#known(id, role, name);
     // Sign before the token is consumed, so that a bad request does not use it up.
     const certificate = await signNode(authority, csr, { role, name }, certificateLifetimeMs);
@@ -66,6 +69,12 @@ export class EnrollmentController {
     log.info({ role, name }, "a node got its first certificate");
     const authorityKey = role === "master" ? authority.privateKey : "";
     return { certificate, authority: authority.certificate, authorityKey };
+  }
+
+  async #joinSecret(secret: string, role: NodeRole, name: string): Promise<string> {
+    if (!isEnrollKey(secret)) return secret;
+    const { control, pepper } = this.#options;
+    return joinByKey(control(), pepper(), secret, { role, name });
   }
 
   @GrpcCall(enrollmentService, "Renew")

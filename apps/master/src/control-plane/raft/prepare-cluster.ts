@@ -3,12 +3,20 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import { type CatalogSeed, seedModels, unseededModels } from "../catalog/seed.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
-import { bootstrapAdminKey, clusterPepper } from "./secrets.ts";
+import {
+  bootstrapAdminKey,
+  clusterPepper,
+  type EnrollKey,
+  firstEnrollKey,
+  registerEnrollKey,
+} from "./secrets.ts";
 
 const BACKOFF = { baseMs: 100, maxMs: 100 };
 
 export interface PrepareOptions {
   readonly bootstrapKeyFile: string | undefined;
+  /** With a key by which workers and parameter servers join; undefined for none. */
+  readonly enrollKeyFile: string | undefined;
   /** What the shipped models are answered by; undefined leaves them as they are. */
   readonly seed: CatalogSeed | undefined;
   /** The PEM text of what signs the nodes' certificates, which all masters and backups must have. */
@@ -57,16 +65,19 @@ export async function prepareCluster(
 
 async function prepareOnce(
   control: RaftControlPlane,
-  { bootstrapKeyFile, seed, authority, signal }: PrepareOptions,
+  options: PrepareOptions,
   logger: Logger,
 ): Promise<PreparedCluster> {
+  const { bootstrapKeyFile, seed, authority, signal } = options;
+  const enroll = enrollKeyOf(options);
   // The only master is its own majority, and soon knows all that was committed.
   if (control.status().members.length === 1) await awaitLeader(control, logger, signal);
   const isSeeded = seed === undefined || unseededModels(control.state, seed).length === 0;
   const hasAuthority = authority === undefined || control.secret("authority") !== undefined;
   if (hasAuthority) checkAuthority(control, authority);
+  const hasEnroll = enroll === undefined || control.state.keys.has(enroll.id);
   const hasPepper = control.secret("pepper") !== undefined;
-  if (hasPepper && control.state.keys.size > 0 && isSeeded && hasAuthority) {
+  if (hasPepper && control.state.keys.size > 0 && isSeeded && hasAuthority && hasEnroll) {
     return { pepper: await clusterPepper(control), shownKey: undefined };
   }
   await awaitLeader(control, logger, signal);
@@ -80,8 +91,16 @@ async function prepareOnce(
     bootstrapKeyFile === undefined && id !== leader
       ? undefined
       : await bootstrapAdminKey(control, pepper, bootstrapKeyFile);
+  if (enroll) await registerEnrollKey(control, pepper, enroll);
   if (seed) await seedModels(control, seed, logger);
   return { pepper, shownKey };
+}
+
+function enrollKeyOf({ enrollKeyFile, authority }: PrepareOptions): EnrollKey | undefined {
+  if (enrollKeyFile === undefined) return undefined;
+  if (authority !== undefined) return firstEnrollKey(enrollKeyFile, authority);
+  const message = "--enroll-key-file is for nodes with TLS: give --tls, or leave it out.";
+  throw new AppError("invalid_value", message);
 }
 
 /** Throws `conflict` for a master whose signatures the others would not know. */

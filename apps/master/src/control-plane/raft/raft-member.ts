@@ -44,6 +44,8 @@ export class RaftMember implements OnApplicationShutdown {
   readonly #own: OwnCredentials;
   readonly #closing = new AbortController();
   #control: RaftControlPlane | undefined;
+  /** Known once the cluster has its keys. */
+  #pepper: Uint8Array | undefined;
 
   private constructor(
     options: RaftMemberOptions,
@@ -75,7 +77,11 @@ export class RaftMember implements OnApplicationShutdown {
       if (this.#control) return this.#control;
       throw starting();
     };
-    return { authority, tls, certificateLifetimeMs, log: this.#options.logger, control };
+    const pepper = () => {
+      if (this.#pepper) return this.#pepper;
+      throw starting();
+    };
+    return { authority, tls, certificateLifetimeMs, log: this.#options.logger, control, pepper };
   }
 
   /** Finds or forms the group, and gives a new cluster its secrets, first key and models. */
@@ -87,13 +93,15 @@ export class RaftMember implements OnApplicationShutdown {
       EventLogWriter.open(directory, cluster, this.#options.onFatal),
     );
     this.#control = control;
-    const { bootstrapKeyFile } = config;
+    const { bootstrapKeyFile, enrollKeyFile } = config;
     const { signal } = this.#closing;
+    const files = { bootstrapKeyFile, enrollKeyFile };
     const { pepper, shownKey } = await prepareCluster(
       control,
-      { bootstrapKeyFile, seed, signal, authority: authority && formatAuthority(authority) },
+      { ...files, seed, signal, authority: authority && formatAuthority(authority) },
       logger,
     );
+    this.#pepper = pepper;
     void keepStateRoom(control, stateRoomMib(), logger, signal);
     const speaker: NodeCredentials = { ...credentials, cluster: control.status().cluster };
     const hash = authority && authorityHash(authority.certificate);

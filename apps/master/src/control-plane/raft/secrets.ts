@@ -4,12 +4,17 @@ import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile, readFlagFileIfThere } from "@heddle/base/flag-file";
+import type { ApiKeyRecord } from "@heddle/control/state";
+import { authorityHash } from "@heddle/pki/certificate-authority";
+import { parseJoinToken } from "@heddle/pki/join-token";
+import { parseAuthority } from "@heddle/pki/tls-files";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose, untilSettled } from "../propose.ts";
 import type { RaftControlPlane } from "./raft-control-plane.ts";
 
 const TOKEN_FLAG = "--cluster-token-file";
 const KEY_FLAG = "--bootstrap-key-file";
+const ENROLL_FLAG = "--enroll-key-file";
 const WANTED = "a file, or the path of one that is to be made";
 
 /**
@@ -49,13 +54,47 @@ export async function bootstrapAdminKey(
   const text = file === undefined ? create() : await readOrCreate(KEY_FLAG, file, create);
   const id = keyIdOf(text, file);
   const hash = hashApiKey(text, pepper);
-  try {
-    await untilSettled(control, () => proposeKey(control, id, hash));
-  } catch (error) {
-    // Another master with the same file may have been faster.
-    if (control.state.keys.get(id)?.hash !== hash) throw error;
-  }
+  await register(control, { id, hash, name: "bootstrap administrator", scopes: ["*"] });
   return file === undefined ? text : undefined;
+}
+
+/** A key by which workers and parameter servers join. */
+export interface EnrollKey {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** The key in a file of `hdlj_HASH::KEY`; throws `invalid_value` for another cluster's. */
+export function firstEnrollKey(path: string, authority: string): EnrollKey {
+  const wanted =
+    "the file that `heddle cluster enroll > FILE` or `heddle-operator create-files` wrote";
+  const token = parseJoinToken(readFlagFile(ENROLL_FLAG, path, wanted));
+  const { certificate } = parseAuthority(authority, "the --ca-file");
+  if (token.authorityHash !== authorityHash(certificate)) {
+    const message = `${ENROLL_FLAG} ${path} is for another certificate authority than this cluster's. Give ${wanted}.`;
+    throw new AppError("invalid_value", message);
+  }
+  return { id: keyIdOf(token.secret, path), text: token.secret };
+}
+
+/** Registers the key unless the cluster has, or had, one of its id: a revoked key stays revoked. */
+export async function registerEnrollKey(
+  control: ControlPlane,
+  pepper: Uint8Array,
+  { id, text }: EnrollKey,
+): Promise<void> {
+  if (control.state.keys.has(id)) return;
+  const hash = hashApiKey(text, pepper);
+  await register(control, { id, hash, name: "node enrolment", scopes: ["cluster:enroll"] });
+}
+
+/** Another master with the same file may be faster. */
+async function register(control: ControlPlane, key: FirstKey): Promise<void> {
+  try {
+    await untilSettled(control, () => proposeKey(control, key));
+  } catch (error) {
+    if (control.state.keys.get(key.id)?.hash !== key.hash) throw error;
+  }
 }
 
 /** Throws `invalid_value` for a file that is there and holds no API key; before the master takes part. */
@@ -71,21 +110,12 @@ function keyIdOf(text: string, file: string | undefined): string {
   throw new AppError("invalid_value", `${file} holds no API key: ${why}. Remove it to make one.`);
 }
 
-async function proposeKey(control: ControlPlane, id: string, hash: string): Promise<void> {
-  const now = Date.now();
-  await propose(control, {
-    type: "key.create",
-    atMs: now,
-    key: {
-      id,
-      name: "bootstrap administrator",
-      hash,
-      scopes: ["*"],
-      models: [],
-      limits: {},
-      createdAtMs: now,
-    },
-  });
+type FirstKey = Pick<ApiKeyRecord, "id" | "hash" | "name" | "scopes">;
+
+async function proposeKey(control: ControlPlane, key: FirstKey): Promise<void> {
+  const atMs = Date.now();
+  const record = { ...key, models: [], limits: {}, createdAtMs: atMs };
+  await propose(control, { type: "key.create", atMs, key: record });
 }
 
 /** The trimmed text of a file that only its owner may read. */
