@@ -31,18 +31,29 @@ const plainUser = 1_913_000_001;
 /** For each file of the list, and each process: whether a task can read, write or signal it. */
 const INTRUDER = `
 const fs = require("node:fs");
+const { dirname } = require("node:path");
 const [files, pids] = [process.env.FILES.split("\\n"), process.env.PIDS.split(",")];
 const can = (what, act) => { try { act(); console.log("REACHED " + what); } catch {} };
 for (const file of files) {
   const isSecret = !file.endsWith("/notes");
   if (isSecret) can("read " + file, () => fs.readFileSync(file));
   can("write " + file, () => fs.closeSync(fs.openSync(file, "r+")));
-  for (const path of [file, require("node:path").dirname(file)]) {
+  for (const path of [file, dirname(file)]) {
     can("mode of " + path, () => fs.chmodSync(path, 0o755));
     can("group of " + path, () => fs.chownSync(path, process.getuid(), process.getgid()));
     can("times of " + path, () => fs.utimesSync(path, 1, 1));
   }
   can("remove " + file, () => fs.rmSync(file));
+}
+const above = new Set();
+for (const file of files) for (let at = dirname(file); at !== dirname(at); at = dirname(at)) above.add(at);
+for (const folder of above) {
+  can("place of " + folder, () => fs.renameSync(folder, folder + "-moved"));
+  can("place of empty " + folder, () => fs.rmdirSync(folder));
+  can("new file in " + folder, () => {
+    if (folder !== "/tmp") fs.writeFileSync(folder + "/planted", "");
+    else throw new Error("all may write there");
+  });
 }
 for (const pid of pids) {
   for (const name of ["environ", "maps", "mem", "auxv", "io"]) {

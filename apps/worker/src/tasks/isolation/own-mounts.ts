@@ -46,16 +46,35 @@ function placesOf({ hidden, readable, writable }: LandlockConfinement) {
   for (const path of readable) kinds.set(path, "readable");
   for (const path of writable) kinds.set(path, "writable");
   for (const path of hidden) kinds.set(path, "hidden");
+  const given = new Set(kinds.keys());
+  for (const path of hidden.flatMap((each) => waysTo(each, writable)))
+    if (!kinds.has(path)) kinds.set(path, "readable");
   const all = [...kinds].sort(([a], [b]) => a.length - b.length);
   const places: { path: string; kind: Kind; isFolder: boolean }[] = [];
   for (const [path, kind] of all) {
     const stat = statOf(path);
-    // Below a covered path nothing is left to hide.
     const above = places.findLast((place) => path.startsWith(`${place.path}/`));
-    if (!stat || (kind === "hidden" && above?.kind === "hidden")) continue;
+    const isCovered = above?.kind === "hidden";
+    if (!stat || (isCovered && (kind === "hidden" || !given.has(path)))) continue;
     places.push({ path, kind, isFolder: stat.isDirectory() });
   }
   return places;
+}
+
+/**
+ * The folders from a writable path to a hidden one below it. Renaming one would take the cover away
+ * with it, and free the path for another; the kernel refuses that of mount points.
+ */
+function waysTo(hidden: string, writable: readonly string[]): string[] {
+  const root = writable.find((path) => hidden.startsWith(`${path}/`));
+  const way: string[] = [];
+  for (
+    let folder = dirname(hidden);
+    root !== undefined && folder !== root;
+    folder = dirname(folder)
+  )
+    way.push(folder);
+  return way;
 }
 
 /** Undefined of a path that is missing, or that this user, and so the task, cannot reach. */
