@@ -50,15 +50,15 @@ function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
 /** A model whose next scores can be made no numbers, as by a fault of memory. */
 function poisonable(model: LoadedModel, poison: { after: number }): LoadedModel {
   const { llama, context, vocabularySize } = model;
-  const decode: typeof llama.decode = (...args) => {
-    const answer = llama.decode(...args);
+  const decode: typeof model.decode = (batch) => {
+    const answer = model.decode(batch);
     if (poison.after-- === 0) {
       const scores = koffi.view(llama.get_logits(context), vocabularySize * 4);
       new Float32Array(scores).fill(Number.NaN);
     }
     return answer;
   };
-  return { ...model, llama: { ...llama, decode } };
+  return { ...model, decode };
 }
 
 describe("scores that are no numbers for once", () => {
