@@ -49,11 +49,20 @@ export class OwnSpend {
 
   /** Ends a running call that had reserved an amount and has spent another. */
   end(subject: Subject, reserved: number, spent: number): void {
-    if (!subject.limits.budget) return;
+    if (!subject.limits.budget) {
+      this.#endUnlimited(subject, spent);
+      return;
+    }
     const spend = this.#spendOf(subject);
     spend.reserved -= reserved;
     spend.settled += spent;
     spend.running--;
+  }
+
+  /** A call without a budget counts for one that was set before and may be set again. */
+  #endUnlimited(subject: Subject, spent: number): void {
+    const spend = this.#spends.get(subjectId(subject));
+    if (spend) spend.settled += spent;
   }
 
   #spendOf(subject: Subject): Spend {

@@ -85,7 +85,7 @@ export class MasterLimits implements OnApplicationShutdown {
     const { session, limits } = this.#redis;
     this.#metrics.exposeStore(registry, () => session.id !== undefined);
     control.onApplied((command) => {
-      if (command?.type === "limits.set") limits.announceNew();
+      if (command?.type === "limits.set") limits.limitsChanged();
     });
     return limits;
   }

@@ -6,6 +6,9 @@
  *
  * The group is a hash with the masters' sessions and when each expires, the time of its creation, and
  * a floor: no `r` or `t` is before it.
+ *
+ * A subject whose spend is gone was lost: the group is deleted, and all masters begin new sessions, each
+ * of which sends what its master has spent.
  */
 
 /** What every script begins with: an old session changes nothing. */
@@ -14,6 +17,11 @@ local group, me, session = KEYS[1], ARGV[1], ARGV[2]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 if redis.call('HGET', group, 'session:' .. me) ~= session then return {'stale'} end
+local function lost(key, period)
+  if redis.call('HEXISTS', key, 's:' .. period .. ':' .. me) == 1 then return false end
+  redis.call('DEL', group)
+  return true
+end
 `;
 
 /** ARGV: master, session, its lifetime in ms. Returns when the group was created and its age, in ms. */
@@ -47,7 +55,7 @@ const TAKE_FIELDS = 11;
  * - the limits of requests, tokens, calls and spend (-1 for none), and the period;
  * - the amounts of requests and calls (one number), of tokens and of spend;
  * - the own running calls and own spend to announce (-1 for none);
- * - the lifetime in ms (0 for ever).
+ * - the lifetime in ms.
  */
 export const TAKE = `${HEAD}
 local window, fields = 60000, ${TAKE_FIELDS}
@@ -59,6 +67,7 @@ for i = 2, #KEYS do
   local period = ARGV[at + 5]
   if arg(9) >= 0 then redis.call('HSET', key, 'c:' .. me, ARGV[at + 9]) end
   if arg(10) >= 0 and arg(4) >= 0 then redis.call('HSET', key, 's:' .. period .. ':' .. me, ARGV[at + 10]) end
+  if arg(4) >= 0 and lost(key, period) then return {'stale'} end
   local r, t, calls, spent, mine = now, now, 0, 0, 0
   local all = redis.call('HGETALL', key)
   for f = 1, #all, 2 do
@@ -71,7 +80,11 @@ for i = 2, #KEYS do
     elseif string.sub(name, 1, 3 + #period) == 's:' .. period .. ':' then
       spent = spent + tonumber(value)
       if string.sub(name, 4 + #period) == me then mine = tonumber(value) end
-    elseif arg(4) >= 0 then redis.call('HDEL', key, name) end
+    elseif arg(4) >= 0 then
+      -- Only earlier periods of the same kind: a master's clock or limits may be behind.
+      local other = string.match(name, '^s:([^:]*):')
+      if other and #other == #period and other < period then redis.call('HDEL', key, name) end
+    end
   end
   r, t = math.max(r, floor), math.max(t, floor)
   local state = { r = r, t = t, others = spent - mine }
@@ -107,13 +120,23 @@ for i = 2, #KEYS do
     if spend > 0 and tonumber(ARGV[at + 4]) >= 0 then
       redis.call('HINCRBY', key, 's:' .. ARGV[at + 5] .. ':' .. me, ARGV[at + 8])
     end
-    if ARGV[at + 11] == '0' then redis.call('PERSIST', key) else redis.call('PEXPIRE', key, ARGV[at + 11]) end
   end
+  redis.call('PEXPIRE', key, ARGV[at + 11])
   reply[#reply + 1] = string.format('%.3f', math.max(0, state.r - now))
   reply[#reply + 1] = string.format('%.3f', math.max(0, state.t - now))
   reply[#reply + 1] = string.format('%.0f', state.others)
 end
 return reply
+`;
+
+/** Renews the lifetime of budgets. ARGV, after master and session, for each: period, lifetime in ms. */
+export const KEEP = `${HEAD}
+for i = 2, #KEYS do
+  local at = 2 + (i - 2) * 2
+  if lost(KEYS[i], ARGV[at + 1]) then return {'stale'} end
+  redis.call('PEXPIRE', KEYS[i], ARGV[at + 2])
+end
+return {'ok'}
 `;
 
 /** The arguments of each subject in SETTLE. */
@@ -126,14 +149,17 @@ const SETTLE_FIELDS = 5;
 export const SETTLE = `${HEAD}
 for i = 2, #KEYS do
   local key, at = KEYS[i], 2 + (i - 2) * ${SETTLE_FIELDS}
+  if ARGV[at + 4] ~= '' and lost(key, ARGV[at + 4]) then return {'stale'} end
+  -- A subject that has expired has nothing to settle.
+  local exists = redis.call('EXISTS', key) == 1
   for n, name in ipairs({'r', 't'}) do
     local add = tonumber(ARGV[at + n])
-    if add ~= 0 then
+    if exists and add ~= 0 then
       local value = tonumber(redis.call('HGET', key, name) or '0')
       redis.call('HSET', key, name, string.format('%.3f', math.max(0, value + add)))
     end
   end
-  if ARGV[at + 3] ~= '0' then redis.call('HINCRBY', key, 'c:' .. me, ARGV[at + 3]) end
+  if exists and ARGV[at + 3] ~= '0' then redis.call('HINCRBY', key, 'c:' .. me, ARGV[at + 3]) end
   if ARGV[at + 4] ~= '' and ARGV[at + 5] ~= '0' then
     redis.call('HINCRBY', key, 's:' .. ARGV[at + 4] .. ':' .. me, ARGV[at + 5])
   end

@@ -7,11 +7,13 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { RateLimiter, shareOfLimits } from "../../rate-limiter.ts";
 import { EmbeddedLimits } from "../embedded-limits.ts";
-import type { Hold, Subject } from "../limit-store.ts";
+import { type Hold, type Subject, subjectId } from "../limit-store.ts";
 import { OwnSpend } from "../own-spend.ts";
+import { subjectKey } from "./redis-session.ts";
 import { RedisStore } from "./redis-store.ts";
 
 /** A real redis-server: its path, or that of the Debian package. */
@@ -19,12 +21,16 @@ const PROGRAM = process.env["HEDDLE_REDIS_SERVER"] ?? "redis-server";
 const isThere = spawnSync(PROGRAM, ["--version"]).status === 0;
 
 const MASTERS = 3;
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
 const NOTHING = { tokens: 0, spend: 0 };
 const BUDGET: Subject = {
   kind: "key",
   name: "budget",
   limits: { budget: { amount: 1000, period: "total" } },
 };
+/** The budgets that are set. */
+const budgets = [BUDGET];
 const subject = (name: string, limits: Subject["limits"]): Subject => ({
   kind: "key",
   name,
@@ -36,6 +42,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
   let port = 0;
   let redis: ChildProcess;
   const masters: { store: RedisStore; spend: OwnSpend; took: number[] }[] = [];
+  const clients: Redis[] = [];
 
   function startRedis(): ChildProcess {
     const flags = ["--port", String(port), "--bind", "127.0.0.1", "--requirepass", "secret"];
@@ -49,6 +56,18 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     await exited;
   }
 
+  function newBudget(name: string): Subject {
+    const of = subject(name, BUDGET.limits);
+    budgets.push(of);
+    return of;
+  }
+
+  function newClient(): Redis {
+    const client = new Redis({ port, host: "127.0.0.1", password: "secret" });
+    clients.push(client);
+    return client;
+  }
+
   const isOpen = () => masters.every(({ store }) => store.session.id !== undefined);
   const isClosed = () => masters.every(({ store }) => store.session.id === undefined);
 
@@ -60,6 +79,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
   });
   afterAll(async () => {
     for (const { store } of masters) store.session.close();
+    for (const client of clients) client.disconnect();
     await killRedis();
     rmSync(folder, { recursive: true });
   });
@@ -74,8 +94,8 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
   }
 
   /** One call that reserves 20 and spends 10; whether it passed. */
-  async function spendTen(master: number): Promise<boolean> {
-    const hold = await masters[master]!.store.limits.admit([BUDGET]);
+  async function spendTen(master: number, of = BUDGET): Promise<boolean> {
+    const hold = await masters[master]!.store.limits.admit([of]);
     if (!hold.ok) return false;
     if (await hold.reserve({ tokens: 20, spend: 20 })) {
       hold.cancel();
@@ -85,7 +105,8 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     return true;
   }
 
-  const spent = () => masters.reduce((sum, { spend }) => sum + spend.of(BUDGET), 0);
+  const spent = (of = BUDGET) => masters.reduce((sum, { spend }) => sum + spend.of(of), 0);
+  const keyOf = (of: Subject) => subjectKey(subjectId(of));
 
   it("200 calls at once over three masters on a limit of 50: exactly 50 pass", async () => {
     const holds = await admitted(200, subject("requests", { requestsPerMinute: 50 }));
@@ -168,6 +189,52 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(spent()).toBe(990);
   });
 
+  it("a budget that Redis has lost: every master sends its part again", async () => {
+    const of = newBudget("lost-budget");
+    for (let i = 0; i < 90; i++) expect(await spendTen(i % MASTERS, of)).toBe(true);
+    const client = newClient();
+    expect(await client.del(keyOf(of))).toBe(1);
+    for (let i = 0; i < 60; i++) await spendTen(i % MASTERS, of);
+    expect(spent(of)).toBeLessThanOrEqual(1000);
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    for (let i = 0; i < 60; i++) await spendTen(i % MASTERS, of);
+    expect(spent(of)).toBe(990);
+  });
+
+  it("masters keep a total budget in Redis as long as it is set", async () => {
+    const of = newBudget("kept");
+    const removed = newBudget("removed");
+    for (const each of [of, removed]) expect(await spendTen(0, each)).toBe(true);
+    budgets.splice(budgets.indexOf(removed), 1);
+    const client = newClient();
+    for (const each of [of, removed]) await client.pexpire(keyOf(each), MINUTE_MS);
+    const lifetime = (each: Subject) => client.pttl(keyOf(each));
+    await eventually(async () => (await lifetime(of)) > 31 * DAY_MS, "a master keeps it", 30_000);
+    expect(await lifetime(removed)).toBeLessThanOrEqual(MINUTE_MS);
+    expect(await client.hget(keyOf(of), "s:total:master-0")).toBe("10");
+  });
+
+  it("a budget that is taken away and set again: what was spent meanwhile counts", async () => {
+    const of = newBudget("again");
+    const changed = () => {
+      for (const { store } of masters) store.limits.limitsChanged();
+    };
+    for (let i = 0; i < 30; i++) expect(await spendTen(i % MASTERS, of)).toBe(true);
+    budgets.splice(budgets.indexOf(of), 1);
+    changed();
+    const free = { ...of, limits: { requestsPerMinute: 1_000_000 } };
+    for (let i = 0; i < 30; i++) expect(await spendTen(i % MASTERS, free)).toBe(true);
+    // As it would be after the lifetime of a subject without a budget.
+    await newClient().del(keyOf(of));
+    budgets.push(of);
+    changed();
+    let passed = 0;
+    for (let i = 0; i < 60; i++) if (await spendTen(i % MASTERS, of)) passed++;
+    expect(isOpen()).toBe(true);
+    expect(passed).toBe(39);
+    expect(spent(of)).toBe(990);
+  });
+
   it("a Redis that hangs: one call waits until the bound, later ones not at all", async () => {
     redis.kill("SIGSTOP");
     const of = subject("hangs", { requestsPerMinute: 1_000_000 });
@@ -200,9 +267,9 @@ function newMaster(rank: number, port: number) {
     limiter: limiter(),
     spend,
     share,
-    timeoutMs: TIMEOUT_MS,
+    times: { timeoutMs: TIMEOUT_MS, keepEveryMs: 1 },
     events: {
-      budgeted: () => [BUDGET],
+      budgeted: () => budgets,
       onTaken: (seconds) => took.push(seconds),
       onOpen: () => undefined,
       onClose: () => undefined,

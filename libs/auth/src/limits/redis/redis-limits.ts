@@ -12,17 +12,23 @@ import {
   subjectId,
 } from "../limit-store.ts";
 import type { OwnSpend } from "../own-spend.ts";
-import { SETTLE, TAKE } from "./limit-scripts.ts";
+import { KEEP, SETTLE, TAKE } from "./limit-scripts.ts";
+import { type Change, type HoldStore, RedisHold, type Taken } from "./redis-hold.ts";
 import { type Argument, type RedisSession, subjectKey } from "./redis-session.ts";
 
 const WINDOW_MS = 60_000;
 const DAY_MS = 86_400_000;
-/** How long Redis keeps a subject that no call names; `total` budgets stay. */
-const KEPT_MS = { none: 2 * DAY_MS, day: 2 * DAY_MS, month: 33 * DAY_MS, total: 0 } as const;
+/** How long Redis keeps a subject that no call names; masters keep all budgets that are set. */
+const KEPT_MS = {
+  none: 2 * DAY_MS,
+  day: 2 * DAY_MS,
+  month: 33 * DAY_MS,
+  total: 33 * DAY_MS,
+} as const;
 /** Subjects whose budget is known; beyond it all are forgotten. */
 const MAX_SEEN = 120_000;
-/** Subjects that are announced with one command. */
-const ANNOUNCED_AT_ONCE = 100;
+/** Subjects that are announced or kept with one command. */
+const SUBJECTS_AT_ONCE = 100;
 
 /** What other masters had spent of a budget when Redis last answered. */
 interface SeenSpend {
@@ -45,11 +51,13 @@ export interface RedisLimitsOptions {
 }
 
 /** Counts in Redis, over all masters; while Redis is gone in this master's memory, its share. */
-export class RedisLimits implements LimitStore {
+export class RedisLimits implements LimitStore, HoldStore {
   readonly #options: RedisLimitsOptions;
   readonly #seen = new Map<string, SeenSpend>();
-  /** What the present session has received: running calls by subject, spend by subject and period. */
+  /** The subjects whose running calls the present session has received. */
   readonly #announced = new Set<string>();
+  /** By subject and period: the spend that it has received. */
+  readonly #announcedSpend = new Set<string>();
   /** By subject and period: what this master may have spent by the end while it counts alone. */
   readonly #allowed = new Map<string, number>();
   #session: RedisSession | undefined;
@@ -119,6 +127,7 @@ export class RedisLimits implements LimitStore {
   /** Sends a session what this master has spent and runs, before calls use it. */
   async announce(session: string): Promise<void> {
     this.#announced.clear();
+    this.#announcedSpend.clear();
     await this.#send(session);
   }
 
@@ -133,15 +142,46 @@ export class RedisLimits implements LimitStore {
     };
     for (const subject of this.#options.budgeted()) {
       if (this.#isNew(subject) && this.#options.spend.of(subject) > 0) some.push(subject);
-      if (some.length >= ANNOUNCED_AT_ONCE) await send();
+      if (some.length >= SUBJECTS_AT_ONCE) await send();
     }
     await send();
   }
 
-  /** Sends the open session the budgets that it does not know yet. */
-  announceNew(): void {
+  /** Renews the lifetime of every budget that the session knows. */
+  async keep(session: string): Promise<void> {
+    let some: { readonly subject: Subject; readonly args: Argument[] }[] = [];
+    const send = async () => {
+      const sent = some;
+      some = [];
+      if (sent.length === 0) return;
+      const keys = sent.map(({ subject }) => keyOf(subject));
+      const args = sent.flatMap((each) => each.args);
+      await this.#session?.announce(session, KEEP, keys, args);
+    };
+    for (const subject of this.#options.budgeted()) {
+      const { budget } = subject.limits;
+      if (!budget || this.#isNew(subject)) continue;
+      const period = this.#options.spend.periodOf(budget.period);
+      some.push({ subject, args: [period, KEPT_MS[budget.period]] });
+      if (some.length >= SUBJECTS_AT_ONCE) await send();
+    }
+    await send();
+  }
+
+  /** Sends the open session the budgets that it does not know yet, and forgets those that ended. */
+  limitsChanged(): void {
     const session = this.#session?.id;
-    if (session !== undefined) this.#send(session).catch(() => undefined);
+    if (session === undefined) return;
+    const { budgeted, spend } = this.#options;
+    const present = new Set<string>();
+    for (const subject of budgeted()) {
+      const { budget } = subject.limits;
+      if (budget) present.add(`${subjectId(subject)} ${spend.periodOf(budget.period)}`);
+    }
+    for (const id of this.#announcedSpend) {
+      if (!present.has(id)) this.#announcedSpend.delete(id);
+    }
+    this.#send(session).catch(() => undefined);
   }
 
   #admitAlone(subjects: readonly Subject[]): EmbeddedHold | LimitRefusal {
@@ -184,7 +224,7 @@ export class RedisLimits implements LimitStore {
       const { requestsPerMinute: rpm, tokensPerMinute: tpm, budget } = subject.limits;
       const id = subjectId(subject);
       const period = budget && this.#options.spend.periodOf(budget.period);
-      const isKnown = period !== undefined && this.#announced.has(`${id} ${period}`);
+      const isKnown = period !== undefined && this.#announcedSpend.has(`${id} ${period}`);
       const same = session === tokensSession;
       return [
         same && rpm ? (requests * WINDOW_MS) / rpm : 0,
@@ -205,9 +245,9 @@ export class RedisLimits implements LimitStore {
     const id = subjectId(subject);
     const period = budget ? spend.periodOf(budget.period) : "";
     const isNew = !this.#announced.has(id);
-    const isNewSpend = budget !== undefined && !this.#announced.has(`${id} ${period}`);
+    const isNewSpend = budget !== undefined && !this.#announcedSpend.has(`${id} ${period}`);
     this.#announced.add(id);
-    if (budget) this.#announced.add(`${id} ${period}`);
+    if (budget) this.#announcedSpend.add(`${id} ${period}`);
     return [
       requestsPerMinute ?? -1,
       tokensPerMinute ?? -1,
@@ -226,7 +266,7 @@ export class RedisLimits implements LimitStore {
   #isNew(subject: Subject): boolean {
     const { budget } = subject.limits;
     const period = budget ? this.#options.spend.periodOf(budget.period) : "";
-    return !this.#announced.has(`${subjectId(subject)} ${period}`);
+    return !this.#announcedSpend.has(`${subjectId(subject)} ${period}`);
   }
 
   #read(reply: string[], subjects: readonly Subject[], amounts: Amounts): Taken | LimitRefusal {
@@ -252,96 +292,6 @@ export class RedisLimits implements LimitStore {
 }
 
 const NOTHING: Amounts = { tokens: 0, spend: 0 };
-
-interface Taken {
-  readonly ok: true;
-  readonly views: readonly SubjectView[];
-}
-
-interface Change {
-  readonly subject: Subject;
-  readonly requests: number;
-  readonly tokens: number;
-  readonly calls: number;
-  readonly spend: number;
-}
-
-interface RedisHoldParts {
-  readonly store: RedisLimits;
-  readonly subjects: readonly Subject[];
-  readonly session: string;
-  /** The same call in this master's memory: it runs here, whether or not Redis stays. */
-  readonly own: EmbeddedHold;
-}
-
-class RedisHold implements Hold {
-  readonly ok = true;
-  readonly #parts: RedisHoldParts;
-  #views: readonly SubjectView[];
-  #reserved = NOTHING;
-  /** Whether Redis has reserved the tokens; otherwise this master alone has. */
-  #inRedis = true;
-  #ended = false;
-
-  constructor(parts: RedisHoldParts, views: readonly SubjectView[]) {
-    this.#parts = parts;
-    this.#views = views;
-  }
-
-  async reserve(amounts: Amounts): Promise<LimitRefusal | undefined> {
-    const { store, session, subjects, own } = this.#parts;
-    const taken = await store.take(session, subjects, amounts, 0);
-    if (taken?.ok === false) return taken;
-    if (this.#ended) return undefined;
-    this.#inRedis = taken !== undefined;
-    if (taken) this.#views = taken.views;
-    else {
-      const refusal = own.reserve(amounts);
-      if (refusal) return refusal;
-    }
-    this.#reserved = amounts;
-    if (taken) own.correct({ tokens: 0, spend: amounts.spend });
-    return undefined;
-  }
-
-  correct(amounts: Amounts): void {
-    if (this.#ended) return;
-    this.#settle(amounts, { requests: 0, calls: 0 });
-    this.#parts.own.correct(this.#ownOf(amounts));
-    this.#reserved = amounts;
-  }
-
-  finish(amounts: Amounts): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#settle(amounts, { requests: 0, calls: -1 });
-    this.#parts.own.finish(this.#ownOf(amounts));
-  }
-
-  cancel(): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#settle(NOTHING, { requests: -1, calls: -1 });
-    this.#parts.own.finish(NOTHING);
-  }
-
-  views(): readonly SubjectView[] {
-    return this.#views;
-  }
-
-  #ownOf(amounts: Amounts): Amounts {
-    return this.#inRedis ? { tokens: 0, spend: amounts.spend } : amounts;
-  }
-
-  #settle(amounts: Amounts, { requests, calls }: Pick<Change, "requests" | "calls">): void {
-    const tokens = this.#inRedis ? amounts.tokens - this.#reserved.tokens : 0;
-    const spend = amounts.spend - this.#reserved.spend;
-    if (tokens === 0 && spend === 0 && calls === 0) return;
-    const { store, subjects, session } = this.#parts;
-    const changes = subjects.map((subject) => ({ subject, requests, tokens, calls, spend }));
-    store.settle(changes, session);
-  }
-}
 
 function isLimited({ limits }: Subject): boolean {
   const { requestsPerMinute, tokensPerMinute, concurrency, budget } = limits;

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
-import { BEGIN, EMPTY, RENEW, SETTLE, TAKE } from "./limit-scripts.ts";
+import { BEGIN, EMPTY, KEEP, RENEW, SETTLE, TAKE } from "./limit-scripts.ts";
 
 /** How long the calls of a master that has gone count. */
 const SESSION_MS = 10_000;
@@ -11,6 +11,16 @@ const GRACE_MS = 1_500;
 /** A command outside the path of calls. */
 const BACKGROUND_MS = 1_000;
 
+/** What counts by way of a session. */
+export interface SessionCounter {
+  /** Sends a new session what this master knows, before calls use it. */
+  announce(session: string): Promise<void>;
+  /** Keeps Redis from forgetting what the open session knows. */
+  keep(session: string): Promise<void>;
+  /** Whether calls were admitted without Redis since the last session. */
+  readonly hasAdmittedAlone: boolean;
+}
+
 export interface RedisSessionOptions {
   readonly url: string;
   readonly password?: string | undefined;
@@ -18,10 +28,9 @@ export interface RedisSessionOptions {
   readonly master: string;
   /** The longest that a call waits for Redis. */
   readonly timeoutMs: number;
-  /** Sends a new session what this master knows, before calls use it. */
-  readonly announce: (session: string) => Promise<void>;
-  /** Whether calls were admitted without Redis since the last session. */
-  readonly hasAdmittedAlone: () => boolean;
+  /** How often the budgets in Redis are kept. */
+  readonly keepEveryMs: number;
+  readonly counter: SessionCounter;
   readonly onOpen: () => void;
   /** Called once when calls are counted without Redis from now on. */
   readonly onClose: (reason: string) => void;
@@ -48,6 +57,7 @@ export class RedisSession {
   #group: string | undefined;
   #isProbing = false;
   #renewedAtMs = 0;
+  #keptAtMs = 0;
   #hasEnded = false;
   failures = 0;
 
@@ -100,7 +110,7 @@ export class RedisSession {
     this.#redis.disconnect();
   }
 
-  /** Runs a script for a session that is not open yet. */
+  /** Runs a script outside the path of calls, whether or not the session is open yet. */
   async announce(
     session: string,
     script: string,
@@ -125,25 +135,33 @@ export class RedisSession {
 
   async #open(): Promise<void> {
     const id = randomUUID();
-    const { announce, hasAdmittedAlone, onOpen } = this.#options;
+    const { counter, onOpen } = this.#options;
+    // A call's first script would otherwise go twice, and a later call could overtake it.
+    const loading = SCRIPTS.map((script) => this.#redis.script("LOAD", script));
+    await within(BACKGROUND_MS, Promise.all(loading));
     const reply = await this.#eval(BEGIN, [], [id, SESSION_MS], BACKGROUND_MS);
     const [group = "", age] = reply as string[];
     const ageMs = Number(age);
     this.#begun = id;
-    await announce(id);
+    await counter.announce(id);
     if (ageMs < GRACE_MS) await new Promise((resolve) => setTimeout(resolve, GRACE_MS - ageMs));
     const hasLostData = this.#group !== undefined && this.#group !== group;
-    if (hasAdmittedAlone() || hasLostData) await this.#eval(EMPTY, [], [id], BACKGROUND_MS);
+    if (counter.hasAdmittedAlone || hasLostData) await this.#eval(EMPTY, [], [id], BACKGROUND_MS);
     this.#group = group;
     if (this.#hasEnded) return;
     this.#renewedAtMs = performance.now();
+    this.#keptAtMs = this.#renewedAtMs;
     this.#id = id;
     onOpen();
   }
 
   async #renew(id: string): Promise<void> {
     this.#renewedAtMs = performance.now();
-    await this.#eval(RENEW, [], [id, SESSION_MS], this.#options.timeoutMs);
+    const { timeoutMs, keepEveryMs, counter } = this.#options;
+    await this.#eval(RENEW, [], [id, SESSION_MS], timeoutMs);
+    if (this.#renewedAtMs - this.#keptAtMs < keepEveryMs) return;
+    this.#keptAtMs = this.#renewedAtMs;
+    await counter.keep(id);
   }
 
   #close(reason: string): void {
@@ -181,11 +199,9 @@ export class RedisSession {
 
 export type Argument = string | number;
 
+const SCRIPTS = [BEGIN, EMPTY, KEEP, RENEW, SETTLE, TAKE];
 const DIGESTS: ReadonlyMap<string, string> = new Map(
-  [BEGIN, EMPTY, RENEW, SETTLE, TAKE].map((script) => [
-    script,
-    createHash("sha1").update(script).digest("hex"),
-  ]),
+  SCRIPTS.map((script) => [script, createHash("sha1").update(script).digest("hex")]),
 );
 
 /** A busy event loop is not late: what has arrived is read before the time has passed. */

@@ -7,6 +7,8 @@ import { RedisLimits } from "./redis-limits.ts";
 import { RedisSession } from "./redis-session.ts";
 
 const CALL_TIMEOUT_MS = 100;
+/** How often masters keep the budgets of Redis: far more often than any expires. */
+const KEEP_EVERY_MS = 3_600_000;
 
 export interface RedisStoreOptions {
   readonly server: { readonly url: string; readonly password?: string | undefined };
@@ -19,8 +21,11 @@ export interface RedisStoreOptions {
   readonly spend: OwnSpend;
   readonly share: (limits: Limits) => Limits;
   readonly events: RedisStoreEvents;
-  /** The longest that a call waits for Redis before this master counts alone. */
-  readonly timeoutMs?: number;
+  readonly times?: {
+    /** The longest that a call waits for Redis before this master counts alone. */
+    readonly timeoutMs?: number;
+    readonly keepEveryMs?: number;
+  };
 }
 
 export interface RedisStoreEvents {
@@ -48,9 +53,9 @@ export class RedisStore {
     this.session = new RedisSession({
       ...server,
       master,
-      timeoutMs: options.timeoutMs ?? CALL_TIMEOUT_MS,
-      announce: (session) => this.limits.announce(session),
-      hasAdmittedAlone: () => this.limits.hasAdmittedAlone,
+      timeoutMs: options.times?.timeoutMs ?? CALL_TIMEOUT_MS,
+      keepEveryMs: options.times?.keepEveryMs ?? KEEP_EVERY_MS,
+      counter: this.limits,
       onOpen: () => {
         this.limits.opened();
         events.onOpen();
