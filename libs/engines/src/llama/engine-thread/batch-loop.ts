@@ -12,7 +12,6 @@ import type { StepRing } from "../protocol/step-ring.ts";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
-  ENDED_UNFIT,
   GOES_ON,
   type ThreadCommand,
   type ThreadEmbed,
@@ -25,7 +24,7 @@ import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
 import { Drafter } from "../speculation/drafter.ts";
-import { AdapterShelf, UNFIT } from "./adapter-shelf.ts";
+import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
 import { Batch, DECODED, NO_KV_SLOT } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
@@ -94,7 +93,7 @@ export class BatchLoop {
     this.#scratch = samplerScratch(vocabularySize);
     this.#grammars = new GrammarShelf(model);
     this.#draw = new TokenDraw(model);
-    this.#adapters = new AdapterShelf(model);
+    this.#adapters = new AdapterShelf(model, this.#sequences);
   }
 
   /** Whether there is nothing to compute. */
@@ -162,8 +161,8 @@ export class BatchLoop {
 
   #submit(command: ThreadSubmit, nowMs: number): void {
     const adapter = this.#adapters.numberOf(command.adapter);
-    if (adapter === UNFIT) {
-      this.#report.token(command.firstHandle, this.#model.eosToken, ENDED_UNFIT, undefined);
+    if (adapter < 0) {
+      this.#report.token(command.firstHandle, this.#model.eosToken, -adapter, undefined);
       return;
     }
     const { choices } = command;

@@ -23,16 +23,16 @@ interface PrefixNode {
   sequence: number;
   parent: PrefixNode | undefined;
   /** Its key among the parent's children. */
-  key: number;
-  readonly children: Map<number, PrefixNode>;
+  key: EdgeKey;
+  readonly children: Map<EdgeKey, PrefixNode>;
   /** Leases that end in this edge; an edge with one is never evicted, nor are its ancestors. */
   leases: number;
   /** Counts up with every use; the smallest unleased leaf is evicted first. */
   lastUsed: number;
 }
 
-/** Above every token id. */
-const ADAPTER_STRIDE = 2 ** 32;
+/** A token; below the root, with the adapter before it, if any. */
+type EdgeKey = number | string;
 
 /**
  * A radix tree over token ids whose edges own KV cells. Prefixes are shared without copying any
@@ -138,8 +138,8 @@ export class PrefixTree {
     return visit(this.#root).tokens;
   }
 
-  #keyOf(parent: PrefixNode, token: number, adapter: number): number {
-    return parent === this.#root ? adapter * ADAPTER_STRIDE + token : token;
+  #keyOf(parent: PrefixNode, token: number, adapter: number): EdgeKey {
+    return parent === this.#root && adapter !== 0 ? `${adapter} ${token}` : token;
   }
 
   #find(tokens: Int32Array, limit: number, adapter: number): { node: PrefixNode; length: number } {
@@ -192,7 +192,7 @@ export class PrefixTree {
     parent: PrefixNode,
     tokens: Int32Array,
     from: number,
-    { key, start }: { readonly key: number; readonly start: number },
+    { key, start }: { readonly key: EdgeKey; readonly start: number },
   ): PrefixNode {
     const sequence = this.#freeSequences.pop() as number;
     this.#kv.copy(from, sequence, start, start + tokens.length);
@@ -236,7 +236,7 @@ function newNode(
   start: number,
   sequence: number,
   parent: PrefixNode | undefined,
-  key: number,
+  key: EdgeKey,
 ): PrefixNode {
   return { tokens, start, sequence, parent, key, children: new Map(), leases: 0, lastUsed: 0 };
 }

@@ -32,6 +32,7 @@ export interface Llama {
   init_from_model(model: Pointer, params: ContextParams): Pointer;
   free(context: Pointer): void;
   adapter_lora_init(model: Pointer, path: string): Pointer;
+  adapter_lora_free(adapter: Pointer): void;
   set_adapters_lora(
     context: Pointer,
     adapters: BigUint64Array,
@@ -137,6 +138,7 @@ const LLAMA_SIGNATURES = [
   "void* llama_init_from_model(void* model, llama_context_params params)",
   "void llama_free(void* ctx)",
   "void* llama_adapter_lora_init(void* model, const char* path)",
+  "void llama_adapter_lora_free(void* adapter)",
   "int32_t llama_set_adapters_lora(void* ctx, void* adapters, size_t n, void* scales)",
   "void* llama_get_memory(void* ctx)",
   "bool llama_memory_seq_rm(void* mem, int32_t seq, int32_t p0, int32_t p1)",

@@ -1,6 +1,6 @@
 // holds: engine-adapters
 
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdtemp, rm, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AdapterSpec } from "@heddle/contracts/engine";
@@ -13,6 +13,8 @@ import { TestSession } from "../testing/test-session.ts";
 
 const SEEDS = [1, 2] as const;
 const PROMPT = "a loom weaves, and a loom weaves again: ".repeat(8);
+/** Two of them are more than an engine keeps, and one is not. */
+const LARGE = 1_200 * 2 ** 20;
 const LONG = { maxTokens: 48, ignoreEnd: true, topLogprobs: 0 };
 
 let directory: string;
@@ -97,6 +99,49 @@ describe("LoRA adapters over one loaded model", () => {
     });
     expect(sound.error).toBeUndefined();
     expect((await base.ask({ prompt: "x", adapter: adapterOf(1) })).error).toBeUndefined();
+  });
+});
+
+describe("more LoRA adapters than an engine keeps", () => {
+  const ask = { prompt: PROMPT, ...LONG, maxTokens: 4 };
+  const copyOf = async (name: string, bytes?: number): Promise<AdapterSpec> => {
+    const path = join(directory, `${name}.gguf`);
+    await copyFile(pathOf(1), path);
+    // The rest is a hole that the library does not read.
+    if (bytes !== undefined) await truncate(path, bytes);
+    return { ...adapterOf(1), path };
+  };
+
+  it("the longest unused are freed, and are loaded again when they are wanted", async () => {
+    const first = await base.ask({ ...ask, adapter: await copyOf("first") });
+    for (let i = 0; i < 130; i++) {
+      const { error } = await base.ask({ ...ask, prompt: "x", adapter: await copyOf(`copy-${i}`) });
+      expect(error).toBeUndefined();
+    }
+    const again = await base.ask({ ...ask, adapter: await copyOf("first") });
+    expect([again.error, again.cachedTokens, again.texts]).toEqual([undefined, 0, first.texts]);
+    const third = await base.ask({ ...ask, adapter: await copyOf("first") });
+    expect([third.error, third.texts]).toEqual([undefined, first.texts]);
+    expect(third.cachedTokens).toBeGreaterThan(100);
+  }, 60_000);
+
+  it("files of more than 2 GiB together are not kept, and none in use is freed", async () => {
+    const [one, two] = [await copyOf("one", LARGE), await copyOf("two", LARGE)];
+    const alone = await base.ask({ ...ask, adapter: one });
+    const [long, refused] = await Promise.all([
+      base.ask({ ...ask, maxTokens: 256, adapter: one }),
+      base.ask({ ...ask, adapter: two }),
+    ]);
+    expect([long.error, long.texts[0]?.startsWith(alone.texts[0] ?? "-")]).toEqual([
+      undefined,
+      true,
+    ]);
+    expect(refused.error).toMatchObject({ code: "overloaded" });
+    expect((await base.ask({ ...ask, adapter: two })).texts).toEqual(alone.texts);
+    expect((await base.ask({ ...ask, adapter: one })).texts).toEqual(alone.texts);
+    const huge = await copyOf("huge", 2 * LARGE);
+    const { error } = await base.ask({ ...ask, adapter: huge });
+    expect(error).toMatchObject({ message: expect.stringContaining("larger than 2 GiB") });
   });
 });
 

@@ -15,6 +15,7 @@ import { reasoningBudget } from "../../text/reasoning-effort.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import {
   ENDED_BROKEN,
+  ENDED_CROWDED,
   ENDED_STUCK,
   ENDED_UNFIT,
   type ModelAbilities,
@@ -62,13 +63,17 @@ const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
 
 const UNFIT =
-  "the adapter cannot be used with this model: it is of another shape, or this replica has loaded as many adapters as it may; a restart of the replica forgets those that no call uses";
+  "the adapter cannot be used with this model: it is of another shape, or its file is larger than 2 GiB; convert the adapter of this very model, of a lower rank";
+
+const CROWDED =
+  "this replica runs calls of as many adapters as it has room for (128, and 2 GiB of files); try again when some have ended";
 
 /** Why the engine thread ended a request. */
-const REASONS: ReadonlyMap<number, string> = new Map([
-  [ENDED_BROKEN, BROKEN],
-  [ENDED_STUCK, STUCK],
-  [ENDED_UNFIT, UNFIT],
+const REASONS: ReadonlyMap<number, readonly ["engine_failed" | "overloaded", string]> = new Map([
+  [ENDED_BROKEN, ["engine_failed", BROKEN]],
+  [ENDED_STUCK, ["engine_failed", STUCK]],
+  [ENDED_UNFIT, ["engine_failed", UNFIT]],
+  [ENDED_CROWDED, ["overloaded", CROWDED]],
 ]);
 
 /** What is to be computed. */
@@ -184,7 +189,7 @@ export class RequestBook {
       const end = step.ends[i] as number;
       const reason = REASONS.get(end);
       if (reason !== undefined) {
-        events.push(this.#failure(live, new AppError("engine_failed", reason)));
+        events.push(this.#failure(live, new AppError(...reason)));
         continue;
       }
       const choice = handle - live.firstHandle;

@@ -244,6 +244,8 @@ export const ENDED_BROKEN = 3;
 export const ENDED_STUCK = 4;
 /** In ThreadStep.ends: the library does not take the request's adapter, or no more of them. */
 export const ENDED_UNFIT = 5;
+/** Calls of other adapters have all the room that there is for adapters. */
+export const ENDED_CROWDED = 6;
 
 /** The vector of an input; none where the model's state is no number. */
 export interface ThreadEmbedding {
