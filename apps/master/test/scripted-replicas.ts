@@ -30,6 +30,8 @@ export const failed = (code: string): EngineEvent =>
 export class ScriptedReplica implements ReadyReplica {
   readonly node: string;
   readonly holder: string;
+  readonly nodeName: string;
+  features: readonly string[] = [];
   reports = 1;
   used = 0;
   calls = 0;
@@ -41,6 +43,7 @@ export class ScriptedReplica implements ReadyReplica {
 
   constructor(name: string) {
     this.node = name;
+    this.nodeName = name;
     this.holder = `${name}/1`;
   }
 

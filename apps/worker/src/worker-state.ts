@@ -3,6 +3,7 @@ import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat"
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
+import { ENGINE_FEATURES } from "@heddle/rpc/engine-features";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { WORKER_OPTIONS, type WorkerOptions } from "./config/worker-options.ts";
@@ -63,6 +64,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       taskIsolation: isolation,
       maxTasks: maxTasks ?? defaultMaxTasks(availableParallelism()),
       maxTasksChosen: maxTasks !== undefined,
+      engineFeatures: [...ENGINE_FEATURES],
     };
   }
 

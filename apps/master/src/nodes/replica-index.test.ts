@@ -26,6 +26,7 @@ function worker(id: number, deployments: readonly string[]): AttachedNode {
     taskIsolation: "",
     maxTasks: 0,
     maxTasksChosen: false,
+    engineFeatures: [],
   };
   const node = new AttachedNode(register, undefined, 0);
   report(node, deployments);

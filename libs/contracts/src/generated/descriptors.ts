@@ -121,6 +121,11 @@ export const DESCRIPTORS = `{
         "maxTasksChosen": {
          "type": "bool",
          "id": 22
+        },
+        "engineFeatures": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 23
         }
        }
       },

@@ -162,6 +162,18 @@ it("upstream model: tools, embeddings and text go through; a refusal has its par
     finish_reason: "tool_calls",
     message: { content: null, tool_calls: [{ type: "function", function: { name: "go" } }] },
   });
+  const scored = cluster.openai.completions.create({ ...text, echo: true, logprobs: 1 });
+  await expect(scored).rejects.toMatchObject({ status: 400, param: "echo" });
+  const budget = { thinking: { type: "enabled", budget_tokens: 1024 }, max_tokens: 2048 };
+  const limited = await cluster.request("POST", "/api/v1/messages", {
+    model: ROUTED,
+    messages,
+    ...budget,
+  });
+  expect([limited.status, await limited.text()]).toEqual([
+    400,
+    expect.stringContaining("thinking"),
+  ]);
   await removed();
   await register(remote({ dialect: "openai" }));
   const refused = cluster.openai.chat.completions.create({ ...answer, top_k: 3 } as typeof answer);

@@ -45,6 +45,7 @@ function attach(...schemas: readonly (string | undefined)[]): void {
       taskIsolation: "",
       maxTasks: 0,
       maxTasksChosen: false,
+      engineFeatures: [],
     };
     return new AttachedNode(register, undefined, 0).view(0);
   });

@@ -113,6 +113,8 @@ describe("limits", () => {
     let changed: () => void = () => undefined;
     const replica: ReadyReplica = {
       node: "n",
+      nodeName: "n",
+      features: [],
       holder: "h",
       reports: 1,
       calls: 1,

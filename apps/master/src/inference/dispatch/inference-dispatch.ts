@@ -28,7 +28,7 @@ import type {
   WaitView,
 } from "./inference-port.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { allFull, chooseReplica } from "./routing.ts";
+import { allFull, chooseReplica, knowsAll, unknownTo } from "./routing.ts";
 
 export interface DispatchOptions {
   readonly replicas: ReplicaSource;
@@ -162,6 +162,12 @@ export class ReplicaDispatch implements InferenceDispatch {
     const started = attempts.last || lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
     this.#refuseHopeless(call.deployment);
+    const tooOld = unknownTo(
+      this.#options.replicas.ready(call.deployment),
+      call.request,
+      call.deployment,
+    );
+    if (tooOld) throw tooOld;
     return this.#wait(lane, trip, send);
   }
 
@@ -219,7 +225,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
     const candidates = ready
-      .filter((each) => attempts.mayTry(each))
+      .filter((each) => knowsAll(each, call.request) && attempts.mayTry(each))
       .filter(({ holder }) => this.#known(lane, holder).circuit.allows(nowMs));
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
@@ -325,8 +331,11 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   #giveUpVain(call: InferenceCall, attempts: CallAttempts, waiter: Waiter): void {
-    const last = attempts.finalFailure(this.#options.replicas.ready(call.deployment));
-    if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
+    const ready = this.#options.replicas.ready(call.deployment);
+    const tooOld = unknownTo(ready, call.request, call.deployment);
+    const last = attempts.finalFailure(ready);
+    if (tooOld) waiter.fail(tooOld);
+    else if (last) waiter.fail(this.#refusal(call, last.failure, last.node));
   }
 
   /** Calls of the lowest priority wait for their turn as long as their deadline permits. */

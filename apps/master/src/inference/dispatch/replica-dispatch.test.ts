@@ -1,4 +1,5 @@
 import { getEventListeners } from "node:events";
+import type { EngineRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   dispatchOver,
@@ -23,6 +24,45 @@ test("dispatch: an answer has all its events and its node", async () => {
   expect(call.answer?.node).toBe("a");
   expect(await read(call)).toEqual(["started", "done"]);
   expect(dispatch.stats()).toEqual({ queued: 0, started: 1, retries: 0, overloaded: 0 });
+});
+
+const adapted = {
+  request: {
+    choices: 1,
+    input: { kind: "tokens", tokens: [1] },
+    adapter: { weights: { key: "l", file: "l.gguf", sources: [] }, scale: 1 },
+  } as unknown as EngineRequest,
+};
+
+test("dispatch: a call of an adapter goes to a worker that knows adapters alone", async () => {
+  const old = new ScriptedReplica("old");
+  const present = Object.assign(full("present"), { features: ["adapters"] });
+  const { start, change } = dispatchOver([old, present]);
+  const call = start(adapted);
+  const plain = start({ fairKey: "b" });
+  await soon();
+  // The present worker is full, and its call waits for it.
+  expect([call.answer, call.error, plain.answer?.node]).toEqual([undefined, undefined, "old"]);
+  present.used = 0;
+  await change();
+  expect(call.answer?.node).toBe("present");
+});
+
+test("dispatch: a call of an adapter is refused where all workers are older", async () => {
+  const old = new ScriptedReplica("old");
+  const { start, source, change } = dispatchOver([old]);
+  const refused = start(adapted);
+  await soon();
+  const error = { code: "unavailable", message: expect.stringContaining("upgrade old") };
+  expect(refused.error).toMatchObject(error);
+  source.replicas = [];
+  const waiting = start(adapted);
+  await soon();
+  expect(waiting.error).toBeUndefined();
+  source.replicas = [old];
+  await change();
+  expect(waiting.error).toMatchObject(error);
+  expect(old.deadlines).toEqual([]);
 });
 
 test("dispatch: the worker gets the rest of the deadline", async () => {

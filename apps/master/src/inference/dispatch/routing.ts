@@ -1,4 +1,7 @@
-import type { Candidate } from "../../nodes/replicas/ready-replica.ts";
+import { AppError } from "@heddle/base/errors";
+import type { EngineRequest } from "@heddle/contracts/engine";
+import { featuresOf } from "@heddle/rpc/engine-features";
+import type { Candidate, ReadyReplica } from "../../nodes/replicas/ready-replica.ts";
 
 /** What is to be placed. */
 interface Placement {
@@ -7,6 +10,8 @@ interface Placement {
   readonly priority: number;
 }
 
+/** Workers that a refusal names. */
+const MAX_NAMED = 5;
 /** The weight of a full batch against a fully cached prompt. */
 const LOAD_WEIGHT = 0.5;
 /** Batches that may wait in an engine for several keys; a single key may have one. */
@@ -52,6 +57,24 @@ export function chooseReplica<C extends Candidate>(
     if (better) best = { candidate, rank, score };
   }
   return best?.candidate;
+}
+
+/** Whether the replica's worker knows all that the request asks of its engine. */
+export function knowsAll({ features }: Pick<ReadyReplica, "features">, request: EngineRequest) {
+  return featuresOf(request).every((feature) => features.includes(feature));
+}
+
+/** Why none of the ready replicas can answer the request, which would ignore a part of it. */
+export function unknownTo(
+  ready: readonly Pick<ReadyReplica, "features" | "nodeName">[],
+  request: EngineRequest,
+  deployment: string,
+): AppError | undefined {
+  if (ready.length === 0 || ready.some((replica) => knowsAll(replica, request))) return undefined;
+  const names = ready.slice(0, MAX_NAMED).map(({ nodeName }) => nodeName);
+  const more = ready.length > MAX_NAMED ? ` and ${ready.length - MAX_NAMED} more` : "";
+  const message = `the call needs ${featuresOf(request).join(", ")}, which the workers that run ${deployment} are too old for: upgrade ${names.join(", ")}${more}`;
+  return new AppError("unavailable", message, { model: deployment });
 }
 
 /** 2: starts at once. 1: waits in the engine, or other calls yield slots. 0: no room. */

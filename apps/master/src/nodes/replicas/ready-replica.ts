@@ -31,6 +31,9 @@ export interface Candidate {
 /** A ready replica that accepts requests. */
 export interface ReadyReplica extends Candidate {
   readonly node: string;
+  readonly nodeName: string;
+  /** What its worker says that its engines know. */
+  readonly features: readonly string[];
   /** Increases with every report of the node, also over its attachments. */
   readonly reports: number;
   /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */

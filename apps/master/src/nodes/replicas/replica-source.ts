@@ -103,6 +103,8 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
   if (!link?.connected || replica?.phase !== "ready") return undefined;
   return {
     node: node.id,
+    nodeName: node.register.name,
+    features: node.register.engineFeatures,
     // A new process or a restarted engine has an empty prefix cache.
     holder: `${node.register.incarnation}/${replica.load.restarts}`,
     reports: node.heartbeats,

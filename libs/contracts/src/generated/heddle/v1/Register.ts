@@ -22,6 +22,7 @@ export interface Register {
   'taskIsolation'?: (string);
   'maxTasks'?: (number);
   'maxTasksChosen'?: (boolean);
+  'engineFeatures'?: (string)[];
 }
 
 export interface Register__Output {
@@ -43,4 +44,5 @@ export interface Register__Output {
   'taskIsolation': (string);
   'maxTasks': (number);
   'maxTasksChosen': (boolean);
+  'engineFeatures': (string)[];
 }
