@@ -337,14 +337,18 @@ async function runProbe(
     said = `${said}${piece.toString("utf8")}`.slice(-2_000);
   });
   const ended = once(child, "close") as Promise<[number | null, string | null]>;
-  await giveOrders(child, {
+  const orders = {
     command,
     environment: isolated.environment,
     workingDirectory: work,
     cgroup: "",
     confinement: isolated.confinement,
+  };
+  const lastLine = () => said.trim().split("\n").at(-1);
+  await giveOrders(child, orders).catch(async (error: Error) => {
+    await ended;
+    throw new Error(lastLine() || error.message);
   });
   const [code] = await ended;
-  if (code !== 0)
-    throw new Error(`a program could not run: ${said.trim().split("\n").at(-1) ?? code}`);
+  if (code !== 0) throw new Error(`a program could not run: ${lastLine() || code}`);
 }
