@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { callFormOf } from "./call-form.ts";
 import { CallReader } from "./call-reader.ts";
@@ -140,6 +141,89 @@ describe("harmony reader: messages of channels become text wherever they are cut
       expect(read([text.slice(0, cut), text.slice(cut)])).toBe(expected);
     }
     expect(read([...text])).toBe(expected);
+  });
+});
+
+/** Arguments of the tool `weather`; `city` is a text, which some families write as it is. */
+const someCall = fc.record({
+  city: fc.string({ unit: "grapheme", maxLength: 12 }),
+  days: fc.array(fc.jsonValue({ maxDepth: 2 }), { maxLength: 3 }),
+});
+type Arguments = typeof someCall extends fc.Arbitrary<infer T> ? T : never;
+
+/** As the templates of the families have a model write its calls. */
+const WRITTEN: readonly [family: string, marks: string, write: (of: Arguments[]) => string][] = [
+  [
+    "DeepSeek V3",
+    MARKS.deepseek,
+    (of) =>
+      `<｜tool▁calls▁begin｜>${of
+        .map(
+          (each) =>
+            `<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n\`\`\`json\n${JSON.stringify(each)}\n\`\`\`<｜tool▁call▁end｜>`,
+        )
+        .join("\n")}<｜tool▁calls▁end｜>`,
+  ],
+  [
+    "DeepSeek V3.1",
+    "<｜tool▁calls▁begin｜>",
+    (of) =>
+      `<｜tool▁calls▁begin｜>${of
+        .map(
+          (each) =>
+            `<｜tool▁call▁begin｜>weather<｜tool▁sep｜>${JSON.stringify(each)}<｜tool▁call▁end｜>`,
+        )
+        .join("")}<｜tool▁calls▁end｜>`,
+  ],
+  [
+    "Qwen3-Coder",
+    MARKS["qwen-coder"],
+    (of) =>
+      of
+        .map(
+          ({ city, days }) =>
+            `<tool_call>\n<function=weather>\n<parameter=city>\n${city}\n</parameter>\n<parameter=days>\n${JSON.stringify(days)}\n</parameter>\n</function>\n</tool_call>`,
+        )
+        .join("\n"),
+  ],
+  [
+    "gpt-oss",
+    "<|channel|><|message|>analysis",
+    (of) =>
+      of
+        .map(
+          (each) =>
+            `<|channel|>commentary to=functions.weather <|constrain|>json<|message|>${JSON.stringify(each)}`,
+        )
+        .join("<|call|><|start|>assistant"),
+  ],
+];
+
+describe("call reader: any calls come back as they were, in pieces of any size:", () => {
+  it.each(WRITTEN)("%s", (_, marks, write) => {
+    const form = callFormOf(marks);
+    if (form === undefined) throw new Error(`${marks} has no form`);
+    const property = fc.property(
+      fc.array(someCall, { minLength: 1, maxLength: 3 }),
+      fc.array(fc.nat({ max: 24 }), { minLength: 1, maxLength: 40 }),
+      (calls, sizes) => {
+        const text = write(calls);
+        const reader =
+          form.family === "harmony" ? new HarmonyReader() : new CallReader(form, undefined, TOOLS);
+        let out = "";
+        for (let at = 0, i = 0; at < text.length; i++) {
+          const size = (sizes[i % sizes.length] ?? 0) + 1;
+          out += reader.push(text.slice(at, at + size));
+          at += size;
+        }
+        out += reader.finish();
+        const found = [...out.matchAll(/<tool_call>\n([^\n]*)\n<\/tool_call>/g)];
+        const read = found.map(([, json = ""]) => JSON.stringify(JSON.parse(json)));
+        const said = calls.map((each) => JSON.stringify({ name: "weather", arguments: each }));
+        expect(read).toEqual(said);
+      },
+    );
+    fc.assert(property, { numRuns: 300 });
   });
 });
 
