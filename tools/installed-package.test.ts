@@ -136,6 +136,9 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
       await found(async () => /"worker-1"/.exec(await get(page.env, "/api/v1/workers")));
       expect((await page.run()).output).toContain("worker-1");
       await page.run();
+      const enrollKey = readFileSync(join(data, "enroll-key"), "utf8");
+      expect(enrollKey).toMatch(/^hdlj_[0-9a-f]{64}::hdl_live_\w+\n$/);
+      await page.run();
       await page.start();
       expect((await page.run()).output).toContain("FamilyA-1-2B is pulled");
       expect((await page.run()).output).toMatch(/tokens in/);
