@@ -195,6 +195,14 @@ function addReaders(program: Command, lazy: Lazy): void {
     .command("health")
     .description("show cluster health; exits with 7 if unhealthy")
     .action(lazy(async () => (await import("./commands/health.ts")).health));
+  program
+    .command("doctor")
+    .description("check this machine and the cluster for faults; exits with 1 if there are errors")
+    .option("--data <dir>", "data directory (default: HEDDLE_DATA, then ~/.heddle)")
+    .option("--port <port>", "HTTP port of the first master of `heddle up`", "8080")
+    .option("--masters <n>", "number of masters of `heddle up`", "1")
+    .option("--json", "same as --output json")
+    .action(lazy(async () => (await import("./doctor/doctor.ts")).doctor));
 }
 
 function addKeys(program: Command, lazy: Lazy): void {

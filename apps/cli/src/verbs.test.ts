@@ -97,6 +97,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
 const WITHOUT_CLUSTER = [
   "up",
   "completion",
+  "doctor",
   "auth login",
   "auth logout",
   "auth token",

@@ -29,11 +29,11 @@ export class GpuProbe {
   }
 
   async #poll(): Promise<void> {
-    const text = await queryTool();
-    if (text === undefined) this.#failures += 1;
+    const found = await queryGpus();
+    if ("fault" in found) this.#failures += 1;
     else {
       this.#failures = 0;
-      this.#gpus = parseGpus(text);
+      this.#gpus = found.gpus;
     }
     if (this.#failures > 0) this.#gpus = [];
     if (this.#stopped || this.#failures >= MAX_FAILURES) return;
@@ -42,14 +42,20 @@ export class GpuProbe {
   }
 }
 
-function queryTool(): Promise<string | undefined> {
+/** Runs nvidia-smi once: its devices, or why it gives none. */
+export function queryGpus(): Promise<{ gpus: Gpu[] } | { fault: string }> {
   const options = { timeout: TIMEOUT_MS, killSignal: "SIGKILL" as const };
   return new Promise((resolve) => {
     execFile(
       "nvidia-smi",
       [`--query-gpu=${GPU_FIELDS}`, "--format=csv,noheader,nounits"],
       options,
-      (error, stdout) => resolve(error ? undefined : stdout),
+      (error, stdout) => {
+        if (!error) resolve({ gpus: parseGpus(stdout) });
+        else if (error.killed) resolve({ fault: `it did not end within ${TIMEOUT_MS / 1_000} s` });
+        else if (error.code === "ENOENT") resolve({ fault: "it is not installed" });
+        else resolve({ fault: stdout.trim().split("\n")[0] || error.message.trim() });
+      },
     );
   });
 }

@@ -24,6 +24,9 @@ export const WORKSPACE_PROGRAMS: Programs = {
   "parameter-server": join(APPS, "parameter-server/dist/main.js"),
 };
 
+/** Prints how a worker of this user would isolate its tasks. */
+export const ISOLATION_PROGRAM = join(APPS, "worker/dist/tasks/isolation/isolation-level-main.js");
+
 /** The configuration of a cluster's processes besides the user's options. */
 export interface ClusterLayout {
   readonly options: UpOptions;

@@ -35,7 +35,7 @@ export interface TlsFiles {
 }
 
 /** The process that has locked a data directory. */
-interface LockHolder {
+export interface LockHolder {
   readonly pid: number;
   readonly address: string;
   /** The kernel's start time of that process, if available: process ids are reused. */
@@ -104,13 +104,11 @@ export class DataDirectory {
    * would otherwise fail in a loop.
    */
   checkRoom(masters: number): void {
-    const names = Array.from({ length: masters }, (_, i) => `master-${i + 1}`);
-    const fresh = names.filter((name) => !existsSync(join(this.path, name, "control", "wal")));
-    const neededMiB = fresh.length * MASTER_MIB + SPARE_MIB;
+    const needed = neededMiB(this.path, masters);
     const { bavail, bsize } = statfsSync(this.path);
     const freeMiB = Math.floor((bavail * bsize) / 2 ** 20);
-    if (freeMiB >= neededMiB) return;
-    const message = `The disk of the data directory ${this.path} is too full: ${freeMiB} MiB are free, and ${neededMiB} MiB are needed to start. Free disk space, or give a directory on another disk with --data DIR.`;
+    if (freeMiB >= needed) return;
+    const message = `The disk of the data directory ${this.path} is too full: ${freeMiB} MiB are free, and ${needed} MiB are needed to start. Free disk space, or give a directory on another disk with --data DIR.`;
     throw new AppError("invalid_value", message);
   }
 
@@ -281,6 +279,19 @@ function tryLink(from: string, to: string): boolean {
     if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
     throw error;
   }
+}
+
+/** Disk space for the start of so many masters; those that exist have their log files. */
+export function neededMiB(dataDir: string, masters: number): number {
+  const names = Array.from({ length: masters }, (_, i) => `master-${i + 1}`);
+  const fresh = names.filter((name) => !existsSync(join(dataDir, name, "control", "wal")));
+  return fresh.length * MASTER_MIB + SPARE_MIB;
+}
+
+/** The running process that has locked a data directory; undefined if there is none. */
+export function runningHolder(dataDir: string): LockHolder | undefined {
+  const holder = readHolder(join(dataDir, "lock"));
+  return holder && isSameProcess(holder.pid, holder.started) ? holder : undefined;
 }
 
 function readHolder(file: string): LockHolder | undefined {

@@ -34,15 +34,20 @@ async function grpcPort(usual: number): Promise<number> {
 }
 
 async function portInUse(port: number, count: number): Promise<AppError> {
-  let free: number | undefined;
-  for (let p = port + 1; p <= port + PORTS_TO_SUGGEST && free === undefined; p++) {
-    if (p + count - 1 <= HIGHEST_PORT && (await isFree(p))) free = p;
-  }
+  const free = await freePortAfter(port, count);
   const fix = `Stop the program that uses it, or give another: --port ${free ?? "PORT"}`;
   return new AppError("conflict", `Port ${port} on ${LOOPBACK} is in use. ${fix}`);
 }
 
-async function isFree(port: number): Promise<boolean> {
+/** A port near above for the first of `count` masters; undefined if there is none. */
+export async function freePortAfter(port: number, count: number): Promise<number | undefined> {
+  for (let p = port + 1; p <= port + PORTS_TO_SUGGEST; p++) {
+    if (p + count - 1 <= HIGHEST_PORT && (await isFree(p))) return p;
+  }
+  return undefined;
+}
+
+export async function isFree(port: number): Promise<boolean> {
   return (await tryListen(port)) !== undefined;
 }
 
