@@ -89,7 +89,7 @@ export class BenchEngine {
           stop: [],
           format: "text",
         },
-        { fairKey: "bench", deadlineMs: 0, priority: 0 },
+        { fairKey: "bench", cacheSalt: "", deadlineMs: 0, priority: 0 },
       );
     }
     await done;

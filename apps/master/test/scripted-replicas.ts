@@ -105,6 +105,7 @@ export function dispatchOver(
       deployment: "m",
       request,
       fairKey: "a",
+      cacheSalt: "",
       deadlineMs: 0,
       priority: 0,
     };

@@ -242,6 +242,7 @@ export class TestCluster {
       deployment,
       request: { ...textRequest(text), ...request },
       fairKey: "key",
+      cacheSalt: "",
       deadlineMs: 60_000,
       priority: 0,
       ...rest,

@@ -488,6 +488,8 @@ export interface Engine {
 export interface SubmitOptions {
   /** The unit of fair sharing: the key's id. */
   readonly fairKey: string;
+  /** Cached prefixes serve only requests of the same salt. */
+  readonly cacheSalt: string;
   /** Milliseconds from now until the request fails with `deadline_exceeded`; 0 for none. */
   readonly deadlineMs: number;
   /** Higher goes first; 0 is the default. */

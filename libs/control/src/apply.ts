@@ -5,6 +5,7 @@ import {
   HARDENED,
   LIMITS_SUBJECTS,
   RECORDS_EVENTS,
+  SALTS_CACHES,
   STORES_DOCUMENTS,
   versionOf,
 } from "./cluster-version.ts";
@@ -33,6 +34,7 @@ const SETTINGS_SINCE: Readonly<Record<SettingName, number>> = {
   owner_documents_mib: STORES_DOCUMENTS,
   response_days: STORES_DOCUMENTS,
   file_mib: STORES_DOCUMENTS,
+  shared_prefix_cache: SALTS_CACHES,
 };
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;

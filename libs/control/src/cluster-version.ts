@@ -29,6 +29,8 @@ export const LIMITS_SUBJECTS = 7;
 export const BINDS_ROLES = 8;
 /** Events of every change, and records of calls that change nothing. */
 export const RECORDS_EVENTS = 9;
+/** A setting decides whether projects share cached prefixes. */
+export const SALTS_CACHES = 9;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = RECORDS_EVENTS;
 

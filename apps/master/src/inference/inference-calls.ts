@@ -14,9 +14,12 @@ import { callIsAbout } from "../control-plane/event-log/audit-call.ts";
 import type { CallerRequest } from "../http/access.ts";
 import { envelopeBody } from "../http/error-reply.ts";
 import { EventStream } from "../http/event-stream.ts";
+import { requestCaller } from "../http/identity/caller.ts";
 import { CallLimiter } from "../http/limits/call-limiter.ts";
 import { ModelCatalog } from "../models/model-catalog.ts";
 import { Accounting } from "./accounting.ts";
+import { withAdapter } from "./adapted-request.ts";
+import { CacheSalts } from "./cache-salts.ts";
 import { AdmittedCall } from "./call.ts";
 import { priorityOfRequest } from "./call-priority.ts";
 import {
@@ -109,6 +112,7 @@ export interface PermittedCall {
 /** The frame of every inference endpoint: limits, deadline, hang-ups, failures and accounting. */
 export class InferenceCalls {
   readonly parts: InferenceParts;
+  @Inject(CacheSalts) private readonly salts!: CacheSalts;
 
   constructor(
     @Inject(ModelCatalog) models: ModelCatalog,
@@ -257,12 +261,17 @@ export class InferenceCalls {
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
-    const fairKey = http.apiKey?.id ?? "";
-    const { deployment } = model;
-    const adapted = withAdapter(request, model);
-    const priority = priorityNumber(permitted.priority, later);
+    const { id: fairKey, project } = requestCaller(http);
     const answer = await dispatch.start(
-      { requestId: http.id, deployment, request: adapted, fairKey, deadlineMs, priority },
+      {
+        requestId: http.id,
+        deployment: model.deployment,
+        request: withAdapter(request, model),
+        fairKey,
+        cacheSalt: this.salts.of(project),
+        deadlineMs,
+        priority: priorityNumber(permitted.priority, later),
+      },
       signal,
       wait,
     );
@@ -387,16 +396,6 @@ export class InferenceCalls {
     const isShutdown = failure.code === "worker_lost" && this.parts.inFlight.closing;
     return isShutdown ? shuttingDown() : failure;
   }
-}
-
-/** Readings of text are those of the base model. */
-function withAdapter(request: EngineRequest, { id, adapter }: ModelRecord): EngineRequest {
-  if (adapter === undefined || request.kind === "read") return request;
-  if (request.kind === undefined) {
-    return { ...request, adapter: { weights: adapter.weights, scale: adapter.scale } };
-  }
-  const message = `The model \`${id}\` is an adapter over \`${adapter.base}\` and gives text only. Use \`${adapter.base}\`, or a model for embeddings.`;
-  throw new AppError("invalid_value", message, { param: "model", model: id });
 }
 
 /** What names the computer of an answer: deployment, adapter, and whether it is a stand-in. */

@@ -10,6 +10,7 @@ import { BatchPace } from "./batches/batch-pace.ts";
 import { BatchRunner } from "./batches/batch-runner.ts";
 import { BatchStore } from "./batches/batch-store.ts";
 import { BatchesController } from "./batches/batches.controller.ts";
+import { CacheSalts } from "./cache-salts.ts";
 import { ChatController } from "./chat/chat.controller.ts";
 import { ChatCompletions } from "./chat/chat-completions.ts";
 import { AsyncCompletions } from "./completions/async-completions.ts";
@@ -68,6 +69,7 @@ import { TokensController } from "./tokens/tokens.controller.ts";
     BatchPace,
     BatchRunner,
     BatchStore,
+    CacheSalts,
     ChatCompletions,
     EmbeddingCalls,
     FileStore,

@@ -95,7 +95,7 @@ export class WorkerLink {
     const call = new SessionCall(id, node, this, signal);
     const timer =
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + DEADLINE_GRACE_MS) : undefined;
-    const { deployment, fairKey, priority } = asked;
+    const { deployment, fairKey, cacheSalt, priority } = asked;
     const load = { deployment, fairKey, priority, sequences: sequencesOf(asked.request) };
     this.#open.set(id, { call, load, isComputed: false, timer });
     this.#load.add(load);
@@ -105,6 +105,7 @@ export class WorkerLink {
         deployment,
         ...encodeWork(asked.request),
         fairKey,
+        cacheSalt,
         deadlineMs: Math.min(MAX_UINT32, Math.ceil(deadlineMs)),
         priority,
         window: EVENT_WINDOW,

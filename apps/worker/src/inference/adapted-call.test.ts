@@ -59,7 +59,7 @@ beforeEach(async () => {
 function ask(deadlineMs = 0) {
   const events: EngineEvent[] = [];
   const ended = Promise.withResolvers<EngineEvent>();
-  const options = { fairKey: "k", deadlineMs, priority: 0, master: "one" };
+  const options = { fairKey: "k", cacheSalt: "", deadlineMs, priority: 0, master: "one" };
   const call = replicas.submit("m", request, options, (event) => {
     events.push(event);
     if (event.type === "done" || event.type === "failed") ended.resolve(event);

@@ -99,7 +99,7 @@ export class InferenceSession {
   }
 
   #submit(start: Start__Output, opened: OpenRequest): EngineFailure | undefined {
-    const { id, deployment, fairKey, deadlineMs, priority } = start;
+    const { id, deployment, fairKey, cacheSalt, deadlineMs, priority } = start;
     if (this.#open.size > MAX_REQUESTS) {
       return { code: "overloaded", message: `${MAX_REQUESTS} requests are open on this stream` };
     }
@@ -107,7 +107,7 @@ export class InferenceSession {
       const call = this.#replicas.submit(
         deployment,
         decodeWork(start),
-        { fairKey, deadlineMs, priority, master: this.#master },
+        { fairKey, cacheSalt, deadlineMs, priority, master: this.#master },
         (event) => this.#push(id, opened, event),
       );
       if ("refused" in call) return call.refused;

@@ -113,6 +113,15 @@ export const CLUSTER_SETTINGS = {
     unit: "days",
     description: "How long a response is stored after its last change.",
   },
+  shared_prefix_cache: {
+    type: "integer",
+    minimum: 0,
+    maximum: 1,
+    default: 0,
+    unit: "0 or 1",
+    description:
+      "1 lets a project's calls use prompt prefixes that engines have cached for others; their latency then depends on the others' prompts.",
+  },
 } as const satisfies Record<string, SettingSpec>;
 
 export type SettingName = keyof typeof CLUSTER_SETTINGS;

@@ -2518,6 +2518,10 @@ export const DESCRIPTORS = `{
         "window": {
          "type": "uint32",
          "id": 7
+        },
+        "cacheSalt": {
+         "type": "string",
+         "id": 10
         }
        }
       },

@@ -72,6 +72,7 @@ export class EngineSession<E extends Engine = Engine> {
     this.#pending.set(id, { events: [], resolve, onEvent });
     this.engine.submit(id, toRequest(ask), {
       fairKey: "test",
+      cacheSalt: "",
       deadlineMs: 0,
       priority: 0,
       ...ask.submit,
@@ -92,7 +93,7 @@ export class EngineSession<E extends Engine = Engine> {
       if (typeof input === "string") return { kind: "text", text: input };
       return "kind" in input ? input : { kind: "tokens", tokens: input };
     });
-    const options = { fairKey: "test", deadlineMs: 0, priority: 0 };
+    const options = { fairKey: "test", cacheSalt: "", deadlineMs: 0, priority: 0 };
     this.engine.submit(id, { kind: "embed", inputs: plain }, options);
     const { error } = await promise;
     if (error !== undefined) throw new AppError(error.code, error.message, { param: error.param });
@@ -109,7 +110,7 @@ export class EngineSession<E extends Engine = Engine> {
     const { promise, resolve } = Promise.withResolvers<Answer>();
     this.#pending.set(id, { events: [], resolve, onEvent });
     const input = { kind: "chat", messages } as const;
-    const options = { fairKey: "test", deadlineMs: 0, priority: 0 };
+    const options = { fairKey: "test", cacheSalt: "", deadlineMs: 0, priority: 0 };
     this.engine.submit(id, { kind: "read", input, give: "count" }, options);
     await promise;
     return count;

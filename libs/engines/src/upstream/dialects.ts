@@ -25,6 +25,8 @@ export interface Dialect {
   readonly fills: boolean;
   /** Whether an effort of reasoning is a member, or goes to the chat template; else it is refused. */
   readonly effort: "member" | "template" | undefined;
+  /** Its parameter of a salt for cached prefixes; absent where it has none. */
+  readonly salt: string | undefined;
   /** Whether it knows the role `developer`. */
   readonly hasDeveloper: boolean;
   /** What a chunk's usage counts: all that was generated so far, all of the answer, or its choice. */
@@ -47,6 +49,7 @@ const OPENAI: Dialect = {
   maxTokens: "max_completion_tokens",
   fills: true,
   effort: "member",
+  salt: undefined,
   hasDeveloper: true,
   usage: "answer",
 };
@@ -60,6 +63,7 @@ const VLLM: Dialect = {
   maxTokens: "max_tokens",
   fills: false,
   effort: "template",
+  salt: "cache_salt",
   hasDeveloper: false,
   usage: "so far",
 };
@@ -76,6 +80,7 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
       repetition_penalty: "repeat_penalty",
       ignore_eos: "ignore_eos",
     },
+    salt: undefined,
     // Its penalties look at the last 64 tokens where nothing is said.
     neutral: { top_k: 0, min_p: 0, repeat_penalty: 1, repeat_last_n: 131_072 },
     usage: "choice",

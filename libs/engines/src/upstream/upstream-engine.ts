@@ -32,10 +32,16 @@ export interface UpstreamEngineOptions {
   readonly residentBytes?: () => number;
 }
 
+interface SaltedRequest {
+  readonly request: AnsweredRequest;
+  readonly cacheSalt: string;
+}
+
 interface LiveCall {
   readonly abort: AbortController;
   readonly sequences: number;
   readonly deadline: NodeJS.Timeout | undefined;
+  readonly cacheSalt: string;
 }
 
 /** The engine port over an OpenAI-compatible server. */
@@ -79,7 +85,7 @@ export class UpstreamEngine implements Engine {
     const { deadlineMs } = options;
     const late = () => abort.abort(new AppError("deadline_exceeded", "the deadline has passed"));
     const deadline = deadlineMs > 0 ? setTimeout(late, deadlineMs) : undefined;
-    const call = { abort, sequences, deadline };
+    const call = { abort, sequences, deadline, cacheSalt: options.cacheSalt };
     this.#live.set(id, call);
     this.#running += sequences;
     void this.#run(id, request, call);
@@ -111,7 +117,7 @@ export class UpstreamEngine implements Engine {
   }
 
   async #run(id: number, request: EngineRequest, call: LiveCall): Promise<void> {
-    const result = await this.#outcome(id, request, call.abort.signal);
+    const result = await this.#outcome(id, request, call);
     clearTimeout(call.deadline);
     // Its room is free before its last event leaves, so that the next request finds it.
     this.#live.delete(id);
@@ -124,10 +130,11 @@ export class UpstreamEngine implements Engine {
   async #outcome(
     id: number,
     request: EngineRequest,
-    signal: AbortSignal,
+    call: LiveCall,
   ): Promise<DoneEvent | AppError> {
     try {
-      const done = await this.#generate(id, answered(request), signal, this.#options.sink);
+      const salted = { request: answered(request), cacheSalt: call.cacheSalt };
+      const done = await this.#generate(id, salted, call.abort.signal, this.#options.sink);
       this.#health.onSuccess();
       return done;
     } catch (thrown) {
@@ -140,12 +147,12 @@ export class UpstreamEngine implements Engine {
   /** Tries again only before the first byte of an answer. */
   async #generate(
     id: number,
-    request: AnsweredRequest,
+    { request, cacheSalt }: SaltedRequest,
     signal: AbortSignal,
     emit: EngineEventSink,
   ): Promise<DoneEvent> {
     const { spec, connection } = this.#options;
-    const work = toUpstreamRequest(request, spec);
+    const work = toUpstreamRequest(request, spec, cacheSalt);
     let call = new UpstreamCall(id, request, spec);
     const run = () => {
       call = new UpstreamCall(id, request, spec);
@@ -167,7 +174,7 @@ export class UpstreamEngine implements Engine {
   /** Generates one token, or one vector. */
   async #probe(signal: AbortSignal): Promise<void> {
     const request = probeRequest(this.#options.spec);
-    const { usage } = await this.#generate(0, request, signal, () => undefined);
+    const { usage } = await this.#generate(0, { request, cacheSalt: "" }, signal, () => undefined);
     const tokens = request.kind === "embed" ? usage.promptTokens : usage.completionTokens;
     if (tokens > 0) return;
     throw new UpstreamFault("engine_failed", "the model's upstream generates nothing", false);

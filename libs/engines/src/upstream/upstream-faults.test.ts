@@ -333,6 +333,19 @@ describe("upstream: the port", () => {
     expect(server.bodies).toHaveLength(asked);
   });
 
+  // holds: access-cache-salt
+  it("salts: servers that take one get it, others and probes none", async () => {
+    for (const [dialect, salts] of [
+      ["vllm", [undefined, "s", undefined]],
+      ["openai", [undefined, undefined, undefined]],
+    ] as const) {
+      const { server, session } = await upstream({ dialect });
+      await session.ask({ prompt: MESSAGES, submit: { cacheSalt: "s" } });
+      await session.ask({ prompt: MESSAGES, submit: { cacheSalt: "" } });
+      expect(server.bodies.map((body) => body["cache_salt"])).toEqual(salts);
+    }
+  });
+
   it("a cancelled request closes its connection; more than the concurrency is refused", async () => {
     const { server, session } = await upstream({ maxConcurrency: 1 });
     const gone = Promise.withResolvers<void>();

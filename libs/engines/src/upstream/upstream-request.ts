@@ -27,7 +27,11 @@ export function answered(request: EngineRequest): AnsweredRequest {
 }
 
 /** Throws `unsupported_parameter` for what the upstream cannot do. */
-export function toUpstreamRequest(request: AnsweredRequest, spec: UpstreamSpec): UpstreamRequest {
+export function toUpstreamRequest(
+  request: AnsweredRequest,
+  spec: UpstreamSpec,
+  cacheSalt = "",
+): UpstreamRequest {
   const dialect = DIALECTS[spec.dialect];
   if (request.kind === "embed") return { path: "/embeddings", body: embedBody(request, spec) };
   const common = {
@@ -38,6 +42,7 @@ export function toUpstreamRequest(request: AnsweredRequest, spec: UpstreamSpec):
       ...(dialect.usage === "so far" && { continuous_usage_stats: true }),
     },
     ...samplingOf(request, spec, dialect),
+    ...(dialect.salt !== undefined && cacheSalt !== "" && { [dialect.salt]: cacheSalt }),
   };
   const { input } = request;
   if (input.kind !== "chat") {

@@ -200,6 +200,32 @@ describe("usage", () => {
   });
 });
 
+describe("the prefix cache", () => {
+  // holds: access-cache-salt
+  it("salts: serves a project only what its own calls have computed", async () => {
+    const [vision, second, speech] = await Promise.all(
+      ["vision", "vision", "speech"].map((project) =>
+        cluster.createKey({ role: "developer", project }),
+      ),
+    );
+    const cachedOf = async (key = "", content = "") => {
+      const params = { ...ask(content), max_tokens: 1 };
+      const { usage } = await cluster.client(key).chat.completions.create(params);
+      return usage?.prompt_tokens_details?.cached_tokens ?? 0;
+    };
+    const own = "K".repeat(200);
+    await cachedOf(vision, own);
+    expect(await cachedOf(speech, own)).toBe(0);
+    expect(await cachedOf(second, own)).toBeGreaterThan(150);
+    expect(await cachedOf(speech, own)).toBeGreaterThan(150);
+    const path = "/api/v1/cluster/settings/shared_prefix_cache";
+    expect((await cluster.request("PUT", path, { value: 1 })).status).toBe(200);
+    const shared = "L".repeat(200);
+    await cachedOf(vision, shared);
+    expect(await cachedOf(speech, shared)).toBeGreaterThan(150);
+  });
+});
+
 describe("prompts", () => {
   // holds: usage-private
   it("are in no log and in no file, also if they could not be read", async () => {

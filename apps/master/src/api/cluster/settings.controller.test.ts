@@ -54,6 +54,7 @@ describe("the cluster's settings", () => {
       "owner_documents_mib",
       "file_mib",
       "response_days",
+      "shared_prefix_cache",
     ]);
   });
 

@@ -149,7 +149,14 @@ describe("limits", () => {
       maxLoadingWaitMs: 60_000,
     });
     const request = { choices: 1, input: { kind: "text", text: "x" } } as GenerateRequest;
-    const call = { requestId: "r", deployment: "m", request, fairKey: "k", priority: 0 };
+    const call = {
+      requestId: "r",
+      deployment: "m",
+      request,
+      fairKey: "k",
+      cacheSalt: "",
+      priority: 0,
+    };
     const waiting = dispatch.start({ ...call, deadlineMs: 10_000 }, new AbortController().signal);
     clock.nowMs += 7_500;
     room.used = 0;

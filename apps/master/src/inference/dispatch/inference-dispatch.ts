@@ -3,12 +3,7 @@ import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { outranks, priorityNumber, priorityOf } from "@heddle/contracts/call-priority";
-import {
-  type EngineEvent,
-  type EngineFailure,
-  type EngineRequest,
-  sequencesOf,
-} from "@heddle/contracts/engine";
+import { type EngineEvent, type EngineFailure, sequencesOf } from "@heddle/contracts/engine";
 import type {
   InferenceCall,
   ReadyReplica,
@@ -130,7 +125,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   async start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer> {
-    const chunks = once(() => chunksOf(call.request));
+    const chunks = once(() => chunksOf(call));
     const endMs = call.deadlineMs > 0 ? this.#nowMs() + call.deadlineMs : Number.POSITIVE_INFINITY;
     const attempts = new CallAttempts();
     const startedMs = this.#nowMs();
@@ -486,8 +481,8 @@ const missingEnd: EngineEvent = {
 };
 
 /** Inputs to embed are computed whole wherever they go, and those to read not at all. */
-function chunksOf(request: EngineRequest): number[] {
-  return request.kind === undefined ? promptChunks(request.input) : [];
+function chunksOf({ request, cacheSalt }: InferenceCall): number[] {
+  return request.kind === undefined ? promptChunks(request.input, cacheSalt) : [];
 }
 
 function once<T>(compute: () => T): () => T {

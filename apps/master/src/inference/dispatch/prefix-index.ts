@@ -56,20 +56,30 @@ export class PrefixIndex {
   }
 }
 
-/** The keys of the prompt's complete chunks: equal prefixes give equal runs of keys. */
-export function promptChunks(input: EngineInput): number[] {
+/** The keys of the prompt's complete chunks: equal prefixes of a salt give equal runs of keys. */
+export function promptChunks(input: EngineInput, salt = ""): number[] {
   switch (input.kind) {
     case "tokens":
-      return chain(input.tokens.length, (index) => input.tokens[index] ?? 0, chunkUnits.tokens);
+      return chain(
+        input.tokens.length,
+        (index) => input.tokens[index] ?? 0,
+        chunkUnits.tokens,
+        salt,
+      );
     case "text":
-      return chain(input.text.length, (index) => input.text.charCodeAt(index), chunkUnits.text);
+      return chain(
+        input.text.length,
+        (index) => input.text.charCodeAt(index),
+        chunkUnits.text,
+        salt,
+      );
     case "chat": {
       const text = input.messages
         .map(({ role, content, name, toolCalls, toolCallId }) =>
           JSON.stringify([role, name, content, toolCalls, toolCallId]),
         )
         .join("");
-      return chain(text.length, (index) => text.charCodeAt(index), chunkUnits.text);
+      return chain(text.length, (index) => text.charCodeAt(index), chunkUnits.text, salt);
     }
     default:
       input satisfies never;
@@ -81,15 +91,23 @@ export function promptChunks(input: EngineInput): number[] {
  * Two 32-bit multiplicative hashes run over the units; 53 bits of them form a key at each chunk's
  * end. A collision only routes a request to a less suitable replica.
  */
-function chain(length: number, unit: (index: number) => number, size: number): number[] {
+function chain(
+  length: number,
+  unit: (index: number) => number,
+  size: number,
+  salt: string,
+): number[] {
   const chunks: number[] = [];
   const end = Math.min(length - (length % size), size * MAX_CHUNKS);
   let high = 0x9e3779b9;
   let low = 0x85ebca6b;
-  for (let index = 0; index < end; index += 1) {
-    const value = unit(index);
+  const mix = (value: number): void => {
     high = Math.imul(high ^ value, 0x01000193);
     low = Math.imul((low << 5) ^ (low >>> 27) ^ value, 0x2c1b3c6d);
+  };
+  for (let index = 0; index < salt.length; index += 1) mix(salt.charCodeAt(index));
+  for (let index = 0; index < end; index += 1) {
+    mix(unit(index));
     if ((index + 1) % size === 0) chunks.push((high >>> 0) * 2 ** 21 + (low >>> 11));
   }
   return chunks;

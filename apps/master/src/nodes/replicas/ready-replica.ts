@@ -7,6 +7,8 @@ export interface InferenceCall {
   readonly request: EngineRequest;
   /** The API key's id: engines share fairly between these. */
   readonly fairKey: string;
+  /** Cached prefixes serve only calls of the same salt. */
+  readonly cacheSalt: string;
   readonly deadlineMs: number;
   /** Of `priorityNumber`; larger goes first. */
   readonly priority: number;

@@ -219,7 +219,7 @@ function isBlocked(sequence: Sequence, cache: KvCache): boolean {
 /** Tokens that both begin with, less those that the waiting one computes in any case. */
 function commonPrefix(running: Sequence, waiting: Sequence): number {
   const isExact = waiting.isDeterministic;
-  if (running.adapter !== waiting.adapter) return 0;
+  if (running.group !== waiting.group) return 0;
   if (isExact && !running.isDeterministic) return 0;
   const most = Math.min(running.tokens.length, shareableLength(waiting));
   const common = commonLength(running.tokens.values, waiting.tokens.values, most);

@@ -11,8 +11,8 @@ export interface PrefixLease {
   /** Tokens of the prefix, all of them held by the tree. */
   readonly length: number;
   readonly node: PrefixNode;
-  /** What the prefix was computed with. */
-  readonly adapter: number;
+  /** Whose prefix it is. */
+  readonly group: string;
 }
 
 interface PrefixNode {
@@ -31,7 +31,7 @@ interface PrefixNode {
   lastUsed: number;
 }
 
-/** A token; below the root, with the adapter before it, if any. */
+/** The first token of an edge; at the root with the group before it. */
 type EdgeKey = number | string;
 
 /**
@@ -41,7 +41,7 @@ type EdgeKey = number | string;
  *
  * Invariants:
  * - The children of a node start with distinct tokens; those of the root, with distinct pairs of
- *   adapter and token, so that adapters share nothing.
+ *   group and token, so that groups share nothing.
  * - Every edge has one sequence id of its own.
  * - `tokenCount` is the sum of the edges' lengths.
  */
@@ -65,16 +65,16 @@ export class PrefixTree {
   }
 
   /** The length of the longest cached prefix of tokens[0, limit). */
-  matchLength(tokens: Int32Array, limit: number, adapter = 0): number {
-    return this.#find(tokens, limit, adapter).length;
+  matchLength(tokens: Int32Array, limit: number, group = ""): number {
+    return this.#find(tokens, limit, group).length;
   }
 
   /** Claims the longest cached prefix of tokens[0, limit) and shares its cells with `sequence`. */
-  attach(tokens: Int32Array, limit: number, sequence: number, adapter = 0): PrefixLease {
-    const { node, length } = this.#find(tokens, limit, adapter);
+  attach(tokens: Int32Array, limit: number, sequence: number, group = ""): PrefixLease {
+    const { node, length } = this.#find(tokens, limit, group);
     this.#share(node, sequence, 0, length);
     node.leases++;
-    return { length, node, adapter };
+    return { length, node, group };
   }
 
   release(lease: PrefixLease): void {
@@ -87,28 +87,28 @@ export class PrefixTree {
    * is shorter than `length` only where every sequence id is in use and leased.
    */
   insert(tokens: Int32Array, length: number, sequence: number, lease: PrefixLease): PrefixLease {
-    const { adapter } = lease;
-    let { node, length: matched } = this.#find(tokens, length, adapter);
+    const { group } = lease;
+    let { node, length: matched } = this.#find(tokens, length, group);
     if (matched > lease.length) this.#share(node, sequence, lease.length, matched, true);
     // The lease's own edge must survive the evictions below.
     node.leases++;
     lease.node.leases--;
-    if (matched === length) return { length, node, adapter };
+    if (matched === length) return { length, node, group };
     if (this.#freeSequences.length < 2) this.#evictLeaves(2 - this.#freeSequences.length);
     const end = node.start + node.tokens.length;
     const splits = matched < end && node !== this.#root;
-    if (this.#freeSequences.length < (splits ? 2 : 1)) return { length: matched, node, adapter };
+    if (this.#freeSequences.length < (splits ? 2 : 1)) return { length: matched, node, group };
     if (splits) {
       const upper = this.#split(node, matched);
       node.leases--;
       upper.leases++;
       node = upper;
     }
-    const key = this.#keyOf(node, tokens[matched] as number, adapter);
+    const key = this.#keyOf(node, tokens[matched] as number, group);
     const leaf = this.#grow(node, tokens.slice(matched, length), sequence, { key, start: matched });
     node.leases--;
     leaf.leases++;
-    return { length, node: leaf, adapter };
+    return { length, node: leaf, group };
   }
 
   /** Frees at least `count` tokens, least recently used first; gives the number freed. */
@@ -138,17 +138,17 @@ export class PrefixTree {
     return visit(this.#root).tokens;
   }
 
-  #keyOf(parent: PrefixNode, token: number, adapter: number): EdgeKey {
-    return parent === this.#root && adapter !== 0 ? `${adapter} ${token}` : token;
+  #keyOf(parent: PrefixNode, token: number, group: string): EdgeKey {
+    return parent === this.#root ? `${group} ${token}` : token;
   }
 
-  #find(tokens: Int32Array, limit: number, adapter: number): { node: PrefixNode; length: number } {
+  #find(tokens: Int32Array, limit: number, group: string): { node: PrefixNode; length: number } {
     let node = this.#root;
     let length = 0;
     for (;;) {
       node.lastUsed = ++this.#clock;
       if (length >= limit) return { node, length };
-      const child = node.children.get(this.#keyOf(node, tokens[length] as number, adapter));
+      const child = node.children.get(this.#keyOf(node, tokens[length] as number, group));
       if (child === undefined) return { node, length };
       const shared = commonLength(child.tokens, tokens, length, limit);
       length += shared;

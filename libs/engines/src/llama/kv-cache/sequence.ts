@@ -43,8 +43,10 @@ interface SequenceState {
   readonly promptLength: number;
   /** Whether its numbers must not depend on other sequences. */
   readonly isDeterministic: boolean;
-  /** The number of its adapter, 0 for none: cells are shared only among those of one. */
+  /** The number of its adapter, 0 for none. */
   readonly adapter: number;
+  /** Its adapter and its salt: cells are shared only among sequences of one group. */
+  readonly group: string;
   /** The KV sequence id while it runs, else -1. */
   slot: number;
   /** Order of admission; the largest is preempted first. */
@@ -99,6 +101,7 @@ export function waitingState(
     promptLength: tokens.length,
     isDeterministic: request.kind === "submit" && request.isDeterministic,
     adapter,
+    group: request.kind === "submit" ? `${adapter} ${request.cacheSalt}` : "",
     slot: -1,
     admitted: 0,
     computed: 0,

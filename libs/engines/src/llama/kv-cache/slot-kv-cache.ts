@@ -24,8 +24,8 @@ interface Slot {
   kept: Int32Array;
   /** Of these, the first that were computed in whole pieces. */
   exact: number;
-  /** The adapter that these were computed with. */
-  adapter: number;
+  /** The group of the sequence that computed them. */
+  group: string;
   /** When it was last given to a sequence or copied from; the count of those events. */
   lastUsed: number;
 }
@@ -85,7 +85,7 @@ export class SlotKvCache implements KvCache {
       owner: undefined,
       kept: NOTHING,
       exact: 0,
-      adapter: 0,
+      group: "",
       lastUsed: 0,
     }));
   }
@@ -149,7 +149,7 @@ export class SlotKvCache implements KvCache {
     const isKept = sequence.embedding === undefined;
     slot.kept = isKept ? sequence.tokens.values.subarray(0, sequence.computed) : NOTHING;
     slot.exact = sequence.exact;
-    slot.adapter = sequence.adapter;
+    slot.group = sequence.group;
     // The next input to embed takes this slot again: a batch of them evicts one prefix and not all.
     if (!isKept) this.#kv.truncate(slot.id, 0);
     this.#running.delete(sequence);
@@ -245,8 +245,8 @@ function exactTokens({ owner, exact }: Slot): number {
 
 /** Leading tokens of the sequence whose cells the slot has, as the sequence may use them. */
 function prefixLength(slot: Slot, sequence: Sequence): number {
-  const adapter = slot.owner?.adapter ?? slot.adapter;
-  if (adapter !== sequence.adapter) return 0;
+  const group = slot.owner?.group ?? slot.group;
+  if (group !== sequence.group) return 0;
   const held = slot.owner === undefined ? slot.kept : slot.owner.tokens.values;
   const isExact = sequence.isDeterministic;
   const usable = isExact ? exactTokens(slot) : heldTokens(slot);

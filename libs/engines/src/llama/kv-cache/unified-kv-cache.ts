@@ -60,18 +60,15 @@ export class UnifiedKvCache implements KvCache {
   }
 
   cachedLength(sequence: Sequence): number {
-    return this.#tree.matchLength(
-      sequence.tokens.values,
-      this.#shareLimit(sequence),
-      sequence.adapter,
-    );
+    const { tokens, group } = sequence;
+    return this.#tree.matchLength(tokens.values, this.#shareLimit(sequence), group);
   }
 
   admit(sequence: Sequence, headroom: number): boolean {
     const slot = this.#freeSlots.pop();
     if (slot === undefined) return false;
     const limit = this.#shareLimit(sequence);
-    const lease = this.#tree.attach(sequence.tokens.values, limit, slot, sequence.adapter);
+    const lease = this.#tree.attach(sequence.tokens.values, limit, slot, sequence.group);
     const needed = sequence.tokens.length - lease.length + headroom;
     const missing = needed - (this.capacity - this.usedTokens);
     if (missing > 0 && this.#running.size > 0 && this.#tree.evictableTokens() < missing) {

@@ -43,6 +43,7 @@ function submit(firstHandle: number, prompt: Int32Array): ThreadSubmit {
     grammar: NO_GRAMMAR,
     isDeterministic: false,
     fairKey: "k",
+    cacheSalt: "",
     priority: 0,
   };
 }

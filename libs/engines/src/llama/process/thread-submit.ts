@@ -48,6 +48,7 @@ export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmi
     reasoning,
     isDeterministic,
     adapter: adapterOf(request),
+    cacheSalt: options.cacheSalt,
     fairKey: options.fairKey,
     priority: options.priority,
   };

@@ -75,6 +75,7 @@ export interface ThreadSubmit {
   readonly isDeterministic: boolean;
   /** Absent for the model as it is. */
   readonly adapter?: ThreadAdapter | undefined;
+  readonly cacheSalt: string;
   readonly fairKey: string;
   readonly priority: number;
 }

@@ -117,6 +117,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
     exact: 0,
     isDeterministic: false,
     adapter: 0,
+    group: "",
     sampled: 0,
     scored: prompt.length,
     shared: false,

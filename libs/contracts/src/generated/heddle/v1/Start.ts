@@ -14,6 +14,7 @@ export interface Start {
   'window'?: (number);
   'embed'?: (_heddle_v1_EmbedRequest | null);
   'read'?: (_heddle_v1_ReadRequest | null);
+  'cacheSalt'?: (string);
   'work'?: "request"|"embed"|"read";
 }
 
@@ -27,5 +28,6 @@ export interface Start__Output {
   'window': (number);
   'embed'?: (_heddle_v1_EmbedRequest__Output | null);
   'read'?: (_heddle_v1_ReadRequest__Output | null);
+  'cacheSalt': (string);
   'work'?: "request"|"embed"|"read";
 }

@@ -1,0 +1,30 @@
+import { createHmac } from "node:crypto";
+import { settingValue } from "@heddle/contracts/api/settings";
+import { Inject } from "@nestjs/common";
+import { PEPPER } from "../control-plane/control-plane.module.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+
+/**
+ * The salts of prefix caches: the time to a first token does not depend on other projects' prompts.
+ * A project has the same salt on every master, and it is computed with a secret of the masters.
+ */
+export class CacheSalts {
+  readonly #control: Pick<ControlPlane, "state">;
+  readonly #pepper: Uint8Array;
+
+  constructor(
+    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
+    @Inject(PEPPER) pepper: Uint8Array,
+  ) {
+    this.#control = control;
+    this.#pepper = pepper;
+  }
+
+  /** Empty where all projects share what engines have cached. */
+  of(project: string): string {
+    if (settingValue(this.#control.state.settings, "shared_prefix_cache") === 1) return "";
+    return createHmac("sha256", this.#pepper)
+      .update(`prefix cache of ${project}`)
+      .digest("base64url");
+  }
+}
