@@ -8,7 +8,9 @@ import type { QueryOf } from "@heddle/contracts/api/operation";
 import type { Page } from "@heddle/contracts/api/parameters";
 import { NANOS } from "@heddle/contracts/limits";
 import type { UsageSum } from "@heddle/control/usage-sum";
-import { Controller, Inject, Query } from "@nestjs/common";
+import { Controller, Inject, Query, Req } from "@nestjs/common";
+import type { CallerRequest } from "../../http/access.ts";
+import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { UsageReplication } from "../../usage/usage-replication.ts";
 import { dayOf, dayOfText, dayText } from "../../usage/usage-row.ts";
@@ -29,7 +31,8 @@ export class UsageController {
   }
 
   @Serves(usageOperations.list)
-  list(@Query() query: UsageQuery): Page<UsageView> {
+  list(@Req() request: CallerRequest, @Query() query: UsageQuery): Page<UsageView> {
+    const caller = requestCaller(request);
     const last = dayOfText(query.end ?? "") ?? dayOf({ atMs: Date.now() });
     const first = dayOfText(query.start ?? "") ?? last - DEFAULT_DAYS + 1;
     if (first > last) {
@@ -40,7 +43,8 @@ export class UsageController {
     const groups = new Set<UsageGroup>(query.group_by ?? ["day"]);
     const views = new Map<string, Writable>();
     for (const sum of this.#usage.sums(first, last)) {
-      if (isWanted(sum, query)) add(views, sum, { groups, first, last });
+      if (isWanted(sum, query) && isOf(caller, sum.project))
+        add(views, sum, { groups, first, last });
     }
     return pageOf([...views.entries()].sort(byId).map(viewOf), query);
   }
@@ -60,6 +64,11 @@ function isWanted(sum: UsageSum, { key, project, model }: UsageQuery): boolean {
     (project === undefined || sum.project === project) &&
     (model === undefined || sum.model === model)
   );
+}
+
+/** What other projects have used is theirs. */
+function isOf({ project: own, grants: { projects } }: Caller, project: string): boolean {
+  return project === own || projects === undefined || projects.includes(project);
 }
 
 function add(views: Map<string, Writable>, sum: UsageSum, grouping: Grouping): void {

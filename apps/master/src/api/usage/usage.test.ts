@@ -70,6 +70,27 @@ describe("GET /usage", () => {
     expect((await page("start=2020-01-01&end=2020-01-02")).data).toEqual([]);
   });
 
+  // holds: access-usage
+  it("shows a caller of projects their usage alone", async () => {
+    const ofProject = async (project: string, more: readonly string[] = []) =>
+      (await server.addKey({ scopes: ["inference:create", ...more], project })).text;
+    const [vision, speech, reader] = await Promise.all([
+      ofProject("vision"),
+      ofProject("speech"),
+      ofProject("vision", ["cluster:read"]),
+    ]);
+    for (const adminKey of [vision, speech]) {
+      await (await postChat({ ...server, adminKey }, ASK)).text();
+    }
+    const seen = async (key: string, query = "") => {
+      const reply = await get(`group_by=project&${query}`, key);
+      return ((await reply.json()) as UsagePage).data.map(({ project_id }) => project_id);
+    };
+    expect(await seen(reader)).toEqual(["vision"]);
+    expect(await seen(reader, "project=speech")).toEqual([]);
+    expect(await seen(server.adminKey)).toEqual(expect.arrayContaining(["speech", "vision"]));
+  });
+
   it("refuses what it cannot sum, and keys without the permission", async () => {
     for (const query of ["group_by=week", "start=today", "start=2026-02-02&end=2026-01-01"]) {
       expect([(await get(query)).status, query]).toEqual([400, query]);

@@ -54,7 +54,8 @@ export const usageOperations = {
     method: "GET",
     path: "/api/v1/usage",
     permission: "cluster:read",
-    summary: "Sums the usage of calls by day, key, project and model.",
+    summary:
+      "Sums the usage of calls by day, key, project and model, of the projects in which the caller has permissions.",
     query: usageQuery,
     readsState: true,
     replies: { 200: json(pageSchema(usageSumSchema)) },
