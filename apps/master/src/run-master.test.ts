@@ -184,7 +184,7 @@ describe("master process", { timeout: 240_000 }, () => {
     await writeFile(join(data, "join"), "not-a-token");
     const token = run(["--join-token-file", join(data, "join")]);
     expect(await token.exited()).toBe(1);
-    expect(token.output.err).toMatch(/the join token is not of the form/);
+    expect(token.output.err).toMatch(/the join token or enrolment key is not of the form/);
     // None has a log: they ended before Raft started.
     expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);
