@@ -14,7 +14,9 @@ const WITHIN_MS = 60_000;
 
 let cluster: ProcessCluster;
 beforeAll(async () => {
-  cluster = await ProcessCluster.start({ workers: 2 });
+  // On a busy machine the calls together take longer than one may wait by default.
+  const masterFlags = ["--max-wait-ms", "300000"];
+  cluster = await ProcessCluster.start({ workers: 2, masterFlags });
   const body = {
     id: ID,
     source: "builtin://tiny?seed=9",
