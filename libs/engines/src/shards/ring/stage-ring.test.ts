@@ -19,8 +19,8 @@ import {
 import { StageRing } from "./stage-ring.ts";
 import { StageRunner } from "./stage-runner.ts";
 
-const SEED = Number(process.env["HEDDLE_TEST_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
-console.log(`stage ring: HEDDLE_TEST_SEED=${SEED}`);
+const SEED = Number(process.env["HEDDLE_PROPERTY_SEED"] ?? Math.floor(Math.random() * 2 ** 31));
+console.log(`stage ring: HEDDLE_PROPERTY_SEED=${SEED}`);
 const random = seededRandom(SEED);
 const below = (end: number) => Math.floor(random() * end);
 const integers = (count: number) => Int32Array.from({ length: count }, () => below(2 ** 31));
