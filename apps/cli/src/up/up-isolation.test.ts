@@ -81,8 +81,9 @@ can("inherited descriptors", () => {
 });
 fs.writeFileSync("mine", "");
 fs.chmodSync("mine", 0o755);
-fs.writeFileSync("/tmp/" + process.env.HEDDLE_JOB_ID, "");
-fs.rmSync("/tmp/" + process.env.HEDDLE_JOB_ID);
+const { HEDDLE_JOB_ID: job } = process.env;
+fs.writeFileSync("/tmp/" + job, "");
+fs.rmSync("/tmp/" + job);
 require("node:os").setPriority(0, 5); // Its own it may lower.
 for (const name of Object.keys(process.env)) {
   if (/TOKEN|SECRET|API_KEY/.test(name)) console.log("REACHED variable " + name);
