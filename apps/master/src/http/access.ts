@@ -12,7 +12,7 @@ import type { CallReservation } from "./limits/call-reservation.ts";
 /** A request after the access check; all are null only on public routes, and there without a key. */
 export interface CallerRequest extends FastifyRequest {
   /** Who calls: a key, or a user with a token. */
-  apiKey: Caller | null;
+  caller: Caller | null;
   /** The same, also where the call is refused. */
   knownCaller: Caller | null;
   /** The call's part of its limits; released with the answer unless it is handed over. */
@@ -74,7 +74,7 @@ export class AccessCheck {
     const go = (reservation: CallReservation) => {
       finishWith(reply, reservation);
       authorize(caller, permission);
-      request.apiKey = caller;
+      request.caller = caller;
       request.reservation = reservation;
       if (caller.kind === "key") this.#lastUsed.touch(caller.id);
     };

@@ -45,7 +45,7 @@ export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
     frameworkErrors: answerBadUrl,
   });
   const instance = adapter.getInstance<FastifyInstance>();
-  instance.decorateRequest("apiKey", null);
+  instance.decorateRequest("caller", null);
   instance.decorateRequest("knownCaller", null);
   instance.decorateRequest("reservation", null);
   instance.addHook("onRequest", (request, reply, done) => {

@@ -72,7 +72,7 @@ export class IdempotentChanges {
 
   /** The record's id in the cluster, and the encryption key of the response. */
   #namesOf(request: CallerRequest, key: string): { id: string; secret: Buffer } {
-    const caller = request.apiKey?.id ?? "";
+    const caller = request.caller?.id ?? "";
     const derive = (purpose: string) =>
       createHmac("sha256", this.#pepper).update(`${purpose}\n${caller}\n${key}`).digest();
     return { id: `${caller}:${derive("name").toString("hex")}`, secret: derive("seal") };

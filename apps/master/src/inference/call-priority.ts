@@ -2,6 +2,7 @@ import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { CALL_PRIORITIES, type CallPriority } from "@heddle/contracts/call-priority";
 import type { CallerRequest } from "../http/access.ts";
+import { callerText, requestCaller } from "../http/identity/caller.ts";
 
 const HEADER = "x-heddle-priority";
 
@@ -13,15 +14,14 @@ export type ServiceTier = keyof typeof TIERS;
 /** What the body says of the tier: `auto` leaves it to the header. */
 type AskedTier = ServiceTier | "auto" | null | undefined;
 
-/** The priority that a request asks for, in its body or its header. Throws if its key may not raise it. */
-export function priorityOfRequest(
-  { apiKey, headers }: CallerRequest,
-  tier: AskedTier,
-): CallPriority {
+/** The priority that a request asks for, in its body or its header. Throws if its caller may not raise it. */
+export function priorityOfRequest(request: CallerRequest, tier: AskedTier): CallPriority {
   const isNamed = tier != null && tier !== "auto";
-  const priority = isNamed ? TIERS[tier] : priorityOfHeader(headers[HEADER]);
-  if (priority === "interactive" && !(apiKey && grants(apiKey.scopes, "inference:priority"))) {
-    const message = `The API key ${apiKey?.id} lacks the permission inference:priority, which the priority \`interactive\` needs.`;
+  const priority = isNamed ? TIERS[tier] : priorityOfHeader(request.headers[HEADER]);
+  if (priority !== "interactive") return priority;
+  const caller = requestCaller(request);
+  if (!grants(caller.scopes, "inference:priority")) {
+    const message = `${callerText(caller)} lacks the permission inference:priority, which the priority \`interactive\` needs.`;
     throw new AppError("permission_denied", message, { param: isNamed ? "service_tier" : HEADER });
   }
   return priority;

@@ -202,22 +202,23 @@ export class InferenceCalls {
    */
   async permit(http: CallerRequest, reply: FastifyReply, wanted: Wanted): Promise<PermittedCall> {
     const { limits, accounting } = this.parts;
-    const { apiKey: key, reservation } = http;
-    if (!key || !reservation) throw new Error("no call gets here without a key");
+    const { reservation } = http;
+    const caller = requestCaller(http);
+    if (!reservation) throw new Error("no call gets here without a reservation");
     const { model, promptTokens, outputTokens, engineRequests = 1 } = wanted;
     const priority = priorityOfRequest(http, wanted.tier);
     try {
       const tokens = { promptTokens, completionTokens: outputTokens };
       await limits.reserve(reservation, model.id, tokens);
     } catch (thrown) {
-      reply.headers(limits.headersOf(key));
+      reply.headers(limits.headersOf(caller));
       accounting.metrics.failed(model.id, toAppError(thrown).code);
       throw thrown;
     }
     const headers = reservation.headers();
     const call = new AdmittedCall({
       requestId: http.id,
-      key,
+      key: caller,
       model,
       accounting,
       reservation,
@@ -230,10 +231,9 @@ export class InferenceCalls {
     return { model, call, headers, priority, wait: new CallWait() };
   }
 
-  /** The model that the request names, if its key may use it. */
+  /** The model that the request names, if its caller may use it. */
   resolve(http: CallerRequest, id: string): ModelRecord {
-    if (!http.apiKey) throw new Error("no call gets here without a key");
-    const model = this.parts.models.resolve(id, http.apiKey);
+    const model = this.parts.models.resolve(id, requestCaller(http));
     callIsAbout(`models/${model.id}`);
     return model;
   }
@@ -243,12 +243,12 @@ export class InferenceCalls {
    * unlimited call could exceed its reservation.
    */
   boundOutput(
-    { apiKey }: CallerRequest,
+    http: CallerRequest,
     { model, asked, promptTokens, choices }: AskedOutput,
   ): number | undefined {
-    if (!apiKey) throw new Error("no call gets here without a key");
+    const caller = requestCaller(http);
     if (asked !== undefined) return asked;
-    const affordable = this.parts.limits.affordableOutput(apiKey, model.id, promptTokens);
+    const affordable = this.parts.limits.affordableOutput(caller, model.id, promptTokens);
     if (affordable === undefined) return undefined;
     return Math.max(1, Math.min(DEFAULT_OUTPUT_TOKENS, Math.floor(affordable / choices)));
   }

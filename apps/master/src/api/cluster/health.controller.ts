@@ -76,7 +76,7 @@ export class HealthController {
   @Serves(healthOperations.metrics)
   async metrics(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     const { contentType } = this.#metrics;
-    if (seesAllSeries(request.apiKey)) {
+    if (seesAllSeries(request.caller)) {
       return void sendPieces(reply, contentType, await this.#metrics.pieces());
     }
     sendPieces(reply, contentType, [...(await this.#publicMetrics.pieces()), LEFT_OUT]);

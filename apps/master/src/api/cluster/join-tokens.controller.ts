@@ -34,7 +34,7 @@ export class JoinTokensController {
       throw new AppError("precondition_failed", message);
     }
     const { role, name } = body;
-    if (role === "master" && !grants(request.apiKey?.scopes ?? [], "cluster:admin")) {
+    if (role === "master" && !grants(request.caller?.scopes ?? [], "cluster:admin")) {
       const message =
         "A master's join token needs the permission cluster:admin: it brings the authority's key.";
       throw new AppError("permission_denied", message);

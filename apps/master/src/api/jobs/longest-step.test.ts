@@ -83,7 +83,7 @@ test("events of a job: 100,000 events are read in bounded steps", async () => {
   const reply = { send: (page: (typeof sent)[number]) => sent.push(page) };
   await looks.during(() =>
     watch.answer({
-      request: { headers: {}, apiKey: ADMIN } as never,
+      request: { headers: {}, caller: ADMIN } as never,
       reply: reply as unknown as FastifyReply,
       query: { consistency: "stale" },
       jobId: "j1",

@@ -84,8 +84,8 @@ export class PluginRoutesModule {
   }
 }
 
-function callerOf({ apiKey }: CallerRequest) {
-  if (!apiKey) return undefined;
-  const { id, name, project, scopes } = apiKey;
+function callerOf({ caller }: CallerRequest) {
+  if (!caller) return undefined;
+  const { id, name, project, scopes } = caller;
   return { id, name, project, permissions: [...scopes] };
 }

@@ -21,9 +21,9 @@ export function callerText({ kind, id, name }: Caller): string {
 }
 
 /** The caller of a request that passed the access check of a route that is not public. */
-export function requestCaller({ apiKey }: { readonly apiKey: Caller | null }): Caller {
-  if (!apiKey) throw new Error("no call gets here without a caller");
-  return apiKey;
+export function requestCaller({ caller }: { readonly caller: Caller | null }): Caller {
+  if (!caller) throw new Error("no call gets here without a caller");
+  return caller;
 }
 
 export const JOB_PERMISSIONS = ["jobs:read", "jobs:cancel", "jobs:create"] as const;

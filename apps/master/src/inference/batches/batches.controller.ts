@@ -29,7 +29,7 @@ export class BatchesController {
   async create(@Req() request: CallerRequest): Promise<ApiBatch> {
     const asked = bodyOf(batchOperations.create, request);
     refuseUser(requestCaller(request));
-    const owner = this.#files.ownerOf(request.apiKey);
+    const owner = this.#files.ownerOf(request.caller);
     await this.#checkInput(owner, asked.input_file_id);
     const nowMs = Date.now();
     const batch: ApiBatch = {
@@ -56,7 +56,7 @@ export class BatchesController {
     };
     await this.#batches.create(owner, {
       batch,
-      key: request.apiKey?.id ?? "",
+      key: request.caller?.id ?? "",
       outputExpiresAfterS: asked.output_expires_after?.seconds,
       run: undefined,
       progress: NO_PROGRESS,
@@ -66,17 +66,17 @@ export class BatchesController {
 
   @Serves(batchOperations.list)
   list(@Req() request: CallerRequest, @Query() query: BatchesQuery): Promise<BatchPage> {
-    return this.#batches.list(this.#files.ownerOf(request.apiKey), query);
+    return this.#batches.list(this.#files.ownerOf(request.caller), query);
   }
 
   @Serves(batchOperations.retrieve)
   async retrieve(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiBatch> {
-    return (await this.#batches.get(this.#files.ownerOf(request.apiKey), id)).stored.batch;
+    return (await this.#batches.get(this.#files.ownerOf(request.caller), id)).stored.batch;
   }
 
   @Serves(batchOperations.cancel)
   async cancel(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiBatch> {
-    const owner = this.#files.ownerOf(request.apiKey);
+    const owner = this.#files.ownerOf(request.caller);
     const { batch } = await this.#batches.update(owner, id, (stored) => {
       const { status, cancelling_at } = stored.batch;
       if (hasBatchEnded(stored.batch)) {

@@ -71,7 +71,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
       const message = "Invalid value for 'stream': an answer that is polled has no stream.";
       throw new AppError("invalid_value", message, { param: "stream" });
     }
-    const owner = this.#store.ownerOf(http.apiKey);
+    const owner = this.#store.ownerOf(http.caller);
     const key = idempotencyKeyOf(http);
     const id = key === undefined ? `cmpl-${uniqueSuffix()}` : idUnder(owner, key);
     const request = createHash("sha256").update(canonicalJson(body)).digest("hex");
@@ -89,13 +89,13 @@ export class AsyncCompletions implements OnApplicationShutdown {
 
   /** One of this key as it is now. */
   async retrieve(http: CallerRequest, id: string): Promise<AsyncCompletion> {
-    const { stored } = await this.#store.get(this.#store.ownerOf(http.apiKey), id);
+    const { stored } = await this.#store.get(this.#store.ownerOf(http.caller), id);
     return completionView(stored);
   }
 
   /** Cancels one that runs, on any master; deletes one that has ended. */
   async cancel(http: CallerRequest, id: string): Promise<AsyncCompletion> {
-    const owner = this.#store.ownerOf(http.apiKey);
+    const owner = this.#store.ownerOf(http.caller);
     const { stored, version } = await this.#store.get(owner, id);
     if (stored.status !== "in_progress") {
       await this.#store.delete(owner, id);

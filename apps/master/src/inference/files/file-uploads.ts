@@ -38,7 +38,7 @@ export class FileUploads {
       const message = "Send the file as a form: `Content-Type: multipart/form-data`.";
       throw new AppError("unsupported_media_type", message);
     }
-    const owner = this.#files.ownerOf(request.apiKey);
+    const owner = this.#files.ownerOf(request.caller);
     const maxBytes = settingValue(this.#control.state.settings, "file_mib") * 2 ** 20;
     this.#running++;
     try {

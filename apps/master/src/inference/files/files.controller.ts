@@ -33,17 +33,17 @@ export class FilesController {
 
   @Serves(fileOperations.list)
   list(@Req() request: CallerRequest, @Query() query: FilesQuery): Promise<FilePage> {
-    return this.#files.list(this.#files.ownerOf(request.apiKey), query);
+    return this.#files.list(this.#files.ownerOf(request.caller), query);
   }
 
   @Serves(fileOperations.retrieve)
   retrieve(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiFile> {
-    return this.#files.get(this.#files.ownerOf(request.apiKey), id);
+    return this.#files.get(this.#files.ownerOf(request.caller), id);
   }
 
   @Serves(fileOperations.delete)
   async delete(@Req() request: CallerRequest, @Param("id") id: string) {
-    await this.#files.delete(this.#files.ownerOf(request.apiKey), id);
+    await this.#files.delete(this.#files.ownerOf(request.caller), id);
     return { id, object: "file" as const, deleted: true as const };
   }
 
@@ -53,7 +53,7 @@ export class FilesController {
     @Res() reply: FastifyReply,
     @Param("id") id: string,
   ): Promise<void> {
-    const { file, read } = await this.#files.open(this.#files.ownerOf(request.apiKey), id);
+    const { file, read } = await this.#files.open(this.#files.ownerOf(request.caller), id);
     reply.headers({ "accept-ranges": "bytes", "cache-control": "private, no-transform" });
     const range = byteRange(request.headers.range, file.bytes);
     if (range === "unsatisfiable") {

@@ -81,7 +81,7 @@ export class JudgeModeration {
   #judgeOf(http: CallerRequest, name: string): ModelRecord {
     const given = name === JUDGE ? this.#default : name.slice(JUDGE.length + 1);
     if (given !== undefined) return this.#calls.resolve(http, given);
-    const found = http.apiKey && this.#calls.parts.models.firstReadyChat(http.apiKey);
+    const found = http.caller && this.#calls.parts.models.firstReadyChat(http.caller);
     if (found) return found;
     const message = `No model is ready to be the judge. Name one, as \`${JUDGE}:MODEL\`, or start the masters with --moderation-judge MODEL.`;
     throw new AppError("model_not_found", message, { param: "model" });

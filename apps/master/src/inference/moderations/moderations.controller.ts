@@ -33,7 +33,7 @@ export class ModerationsController {
   async create(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
     const body = parseModerationRequest(parseJsonBody(request.body as Buffer));
     if (asksJudge(body)) return this.#judge.answer(request, reply, body);
-    if (request.apiKey) requireListed(MODEL, request.apiKey);
+    if (request.caller) requireListed(MODEL, request.caller);
     const scores = await this.#local.score(moderationTexts(body));
     await reply.send(moderationAnswer(MODEL, scores));
   }

@@ -109,8 +109,8 @@ export class ConversationsController {
     return shown(await this.#conversations.update(this.#ownerOf(request), id, change));
   }
 
-  #ownerOf({ apiKey }: CallerRequest): string {
-    return this.#responses.ownerOf(apiKey);
+  #ownerOf({ caller }: CallerRequest): string {
+    return this.#responses.ownerOf(caller);
   }
 }
 

@@ -69,7 +69,7 @@ export class ResponseGeneration {
     abort: AbortController,
   ): Promise<PreparedResponse> {
     const model = this.#calls.resolve(http, request.model);
-    const owner = this.#responses.ownerOf(http.apiKey);
+    const owner = this.#responses.ownerOf(http.caller);
     const suffix = uniqueSuffix();
     const { own: input, all, storedChars } = await this.#context.itemsOf(owner, request, suffix);
     this.#calls.parts.inFlight.hold(abort, storedChars);

@@ -35,7 +35,7 @@ export class ResponseTokens {
 
   async #asked(http: CallerRequest, body: Record<string, unknown>): Promise<ReadingCall> {
     const request = parseTokenCountRequest(body);
-    const owner = this.#responses.ownerOf(http.apiKey);
+    const owner = this.#responses.ownerOf(http.caller);
     const { all, storedChars } = await this.#context.itemsOf(owner, request, uniqueSuffix());
     const chat = inResponseTerms(() => chatOfPrompt(request, all));
     return {

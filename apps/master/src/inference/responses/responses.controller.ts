@@ -61,7 +61,7 @@ export class ResponsesController {
       const message = "Invalid value for 'starting_after': it needs `stream=true`.";
       throw new AppError("invalid_value", message, { param: "starting_after" });
     }
-    const owner = this.#store.ownerOf(request.apiKey);
+    const owner = this.#store.ownerOf(request.caller);
     const running = this.#background.find(id, owner);
     const kept = running ? undefined : await this.#store.get(owner, id);
     if (!stream) {
@@ -75,14 +75,14 @@ export class ResponsesController {
 
   @Serves(responseOperations.delete)
   async delete(@Req() request: CallerRequest, @Param("id") id: string) {
-    const owner = this.#store.ownerOf(request.apiKey);
+    const owner = this.#store.ownerOf(request.caller);
     await this.#store.delete(owner, id);
     return { id, object: "response" as const, deleted: true as const };
   }
 
   @Serves(responseOperations.cancel)
   async cancel(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiResponse> {
-    const owner = this.#store.ownerOf(request.apiKey);
+    const owner = this.#store.ownerOf(request.caller);
     const kept = await this.#store.get(owner, id);
     if (!kept.stored.head.background) {
       const message = "Only responses with `background: true` can be cancelled.";
@@ -97,7 +97,7 @@ export class ResponsesController {
     @Param("id") id: string,
     @Query() query: ItemsQuery,
   ): Promise<ItemList> {
-    const owner = this.#store.ownerOf(request.apiKey);
+    const owner = this.#store.ownerOf(request.caller);
     const running = this.#background.find(id, owner);
     const { input } = running?.stored ?? (await this.#store.get(owner, id)).stored;
     return itemPage(input, query);
