@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** The code that affects a trainer's results; bundled programs have what they share in `chunks`. */
+/** The code that affects a trainer's results. */
 const FOLDERS = [
   "apps/trainer/dist",
   "libs/backends/dist",
@@ -11,8 +11,9 @@ const FOLDERS = [
   "libs/contracts/dist",
   "libs/parameters/dist",
   "libs/training/dist",
-  "chunks",
 ] as const;
+/** What bundled programs share. Each name holds a hash of the content. */
+const CHUNKS = "chunks";
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const DIGEST_CHARACTERS = 16;
 
@@ -22,24 +23,36 @@ const DIGEST_CHARACTERS = 16;
  */
 export function codeVersion(release: string, plugins: readonly string[]): string {
   const paths = FOLDERS.map((name) => join(ROOT, name)).filter((path) => existsSync(path));
-  return `${release}+${codeDigest(paths, plugins).slice(0, DIGEST_CHARACTERS)}`;
+  const digest = codeDigest(paths, plugins, chunkNames(join(ROOT, CHUNKS)));
+  return `${release}+${digest.slice(0, DIGEST_CHARACTERS)}`;
 }
 
-/** SHA-256, hexadecimal, of all programs in the folders and of the files, with their names. */
-export function codeDigest(folders: readonly string[], files: readonly string[]): string {
-  const hash = createHash("sha256");
+function chunkNames(folder: string): string[] {
+  return existsSync(folder) ? readdirSync(folder).filter(isProgram).sort() : [];
+}
+
+/** SHA-256, hexadecimal, of all programs in the folders, of the files, and of the names. */
+export function codeDigest(
+  folders: readonly string[],
+  files: readonly string[],
+  names: readonly string[] = [],
+): string {
+  const hash = createHash("sha256").update(`${names.join("\0")}\0`);
   for (const folder of folders) {
-    const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(isProgram);
-    for (const name of names.sort()) hash.update(`${name}\0`).update(contentOf(join(folder, name)));
+    const programs = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(isProgram);
+    for (const name of programs.sort()) {
+      hash.update(`${name}\0`);
+      addContent(hash, join(folder, name));
+    }
   }
-  for (const file of files) hash.update(contentOf(file));
+  for (const file of files) addContent(hash, file);
   return hash.digest("hex");
 }
 
 /** With its length first, so that different sets of files have different digests. */
-function contentOf(path: string): Buffer {
+function addContent(hash: Hash, path: string): void {
   const bytes = readFileSync(path);
-  return Buffer.concat([Buffer.from(`${bytes.length}\0`), bytes]);
+  hash.update(`${bytes.length}\0`).update(bytes);
 }
 
 function isProgram(name: string): boolean {
