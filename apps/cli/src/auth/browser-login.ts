@@ -4,11 +4,10 @@ import { AppError } from "@heddle/base/errors";
 import * as oauth from "oauth4webapi";
 import {
   asked,
+  grantedTokens,
   type IssuedTokens,
-  issuedTokens,
   openProvider,
   type ProviderClient,
-  requestOptions,
 } from "./provider.ts";
 
 /** How long the user may take in the browser. */
@@ -24,26 +23,32 @@ export async function browserLogin(
   show: (url: string) => void,
   signal: AbortSignal,
 ): Promise<IssuedTokens> {
-  const { server, client } = await openProvider(of);
+  const provider = await openProvider(of);
+  const { server, client } = provider;
   const callback = await openCallback();
   try {
     const verifier = oauth.generateRandomCodeVerifier();
     const state = oauth.generateRandomState();
     show(await authorizationUrl(of, server, { redirectUri: callback.uri, verifier, state }));
     const returned = await callback.returned(signal);
-    return await asked(of, async () => {
-      const parameters = oauth.validateAuthResponse(server, client, returned, state);
-      const response = await oauth.authorizationCodeGrantRequest(
-        server,
-        client,
-        oauth.None(),
-        parameters,
-        callback.uri,
-        verifier,
-        { ...requestOptions(of), additionalParameters: of.parameters },
-      );
-      return issuedTokens(await oauth.processAuthorizationCodeResponse(server, client, response));
-    });
+    const code = await asked(of, async () =>
+      oauth.validateAuthResponse(server, client, returned, state),
+    );
+    return await grantedTokens(
+      of,
+      provider,
+      (options) =>
+        oauth.authorizationCodeGrantRequest(
+          server,
+          client,
+          oauth.None(),
+          code,
+          callback.uri,
+          verifier,
+          options,
+        ),
+      oauth.processAuthorizationCodeResponse,
+    );
   } finally {
     callback.close();
   }

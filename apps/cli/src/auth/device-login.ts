@@ -3,10 +3,11 @@ import { AppError } from "@heddle/base/errors";
 import * as oauth from "oauth4webapi";
 import {
   asked,
+  grantedTokens,
   type IssuedTokens,
-  issuedTokens,
   openProvider,
   type ProviderClient,
+  refusalCode,
   requestOptions,
 } from "./provider.ts";
 
@@ -29,7 +30,8 @@ export async function deviceLogin(
   show: (prompt: DevicePrompt) => void,
   signal: AbortSignal,
 ): Promise<IssuedTokens> {
-  const { server, client } = await openProvider(of);
+  const provider = await openProvider(of);
+  const { server, client } = provider;
   if (!server.device_authorization_endpoint) {
     const message = `The identity provider ${of.issuer} offers no device codes (RFC 8628).`;
     throw new AppError("invalid_value", message);
@@ -51,31 +53,23 @@ export async function deviceLogin(
   let intervalS = begun.interval ?? DEFAULT_INTERVAL_S;
   while (performance.now() < untilMs) {
     await sleep(intervalS * 1_000, undefined, { signal });
-    const tokens = await asked(of, async () => {
-      const response = await oauth.deviceCodeGrantRequest(
-        server,
-        client,
-        oauth.None(),
-        begun.device_code,
-        { ...requestOptions(of), additionalParameters: of.parameters },
-      );
-      return pendingOr(await settled(oauth.processDeviceCodeResponse(server, client, response)));
-    });
-    if (typeof tokens === "object") return tokens;
-    if (tokens === "slow_down") intervalS += SLOWER_S;
+    const asking = grantedTokens(
+      of,
+      provider,
+      (options) =>
+        oauth.deviceCodeGrantRequest(server, client, oauth.None(), begun.device_code, options),
+      oauth.processDeviceCodeResponse,
+    );
+    const outcome = await asking.catch(pendingCode);
+    if (typeof outcome === "object") return outcome;
+    if (outcome === "slow_down") intervalS += SLOWER_S;
   }
   throw new AppError("unavailable", "You are not signed in: the code has expired. Try again.");
 }
 
-type Pending = "authorization_pending" | "slow_down";
-
-function pendingOr(outcome: IssuedTokens | Error): IssuedTokens | Pending {
-  if (!(outcome instanceof Error)) return outcome;
-  const code = outcome instanceof oauth.ResponseBodyError ? outcome.error : undefined;
+/** Why the provider wants to be asked again; other errors are thrown. */
+function pendingCode(error: Error): "authorization_pending" | "slow_down" {
+  const code = refusalCode(error);
   if (code === "authorization_pending" || code === "slow_down") return code;
-  throw outcome;
-}
-
-async function settled(response: Promise<oauth.TokenEndpointResponse>) {
-  return response.then(issuedTokens, (error: Error) => error);
+  throw error;
 }

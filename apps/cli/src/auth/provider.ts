@@ -47,39 +47,71 @@ export function openProvider(of: ProviderClient): Promise<Provider> {
   });
 }
 
-/** New tokens for a refresh token. Throws `invalid_api_key` where it is no longer valid. */
-export function refreshTokens(of: ProviderClient, refreshToken: string): Promise<IssuedTokens> {
+/** What reads the answer to a grant's request. */
+type AnswerReader = (
+  server: oauth.AuthorizationServer,
+  client: oauth.Client,
+  response: Response,
+) => Promise<oauth.TokenEndpointResponse>;
+
+/** Tokens by a grant whose request `send` makes. */
+export function grantedTokens(
+  of: ProviderClient,
+  { server, client }: Provider,
+  send: (options: oauth.TokenEndpointRequestOptions) => Promise<Response>,
+  read: AnswerReader,
+): Promise<IssuedTokens> {
   return asked(of, async () => {
-    const { server, client } = await openProvider(of);
-    const response = await oauth.refreshTokenGrantRequest(
-      server,
-      client,
-      oauth.None(),
-      refreshToken,
-      { ...requestOptions(of), additionalParameters: of.parameters },
-    );
-    const issued = issuedTokens(await oauth.processRefreshTokenResponse(server, client, response));
-    return { ...issued, refreshToken: issued.refreshToken ?? refreshToken };
+    const response = await send({ ...requestOptions(of), additionalParameters: of.parameters });
+    return issuedTokens(await read(server, client, response));
   });
 }
 
+/** The provider's code of a refusal, where the error is one. */
+export function refusalCode(error: unknown): string | undefined {
+  const cause = error instanceof AppError ? error.cause : undefined;
+  return cause instanceof oauth.ResponseBodyError ? cause.error : undefined;
+}
+
+/** New tokens for a refresh token. Throws `invalid_api_key` where it is no longer valid. */
+export async function refreshTokens(
+  of: ProviderClient,
+  refreshToken: string,
+): Promise<IssuedTokens> {
+  const provider = await openProvider(of);
+  const { server, client } = provider;
+  const issued = await grantedTokens(
+    of,
+    provider,
+    (options) =>
+      oauth.refreshTokenGrantRequest(server, client, oauth.None(), refreshToken, options),
+    oauth.processRefreshTokenResponse,
+  );
+  return { ...issued, refreshToken: issued.refreshToken ?? refreshToken };
+}
+
 /** Tokens of a service by its client's secret. */
-export function serviceTokens(of: ProviderClient, secret: string): Promise<IssuedTokens> {
-  return asked(of, async () => {
-    const { server, client } = await openProvider(of);
-    const parameters = {
-      ...of.parameters,
-      ...(of.scopes.length > 0 && { scope: of.scopes.join(" ") }),
-    };
-    const response = await oauth.clientCredentialsGrantRequest(
-      server,
-      client,
-      oauth.ClientSecretBasic(secret),
-      parameters,
-      requestOptions(of),
-    );
-    return issuedTokens(await oauth.processClientCredentialsResponse(server, client, response));
-  });
+export async function serviceTokens(of: ProviderClient, secret: string): Promise<IssuedTokens> {
+  const provider = await openProvider(of);
+  const { server, client } = provider;
+  const secretAuth = oauth.ClientSecretBasic(secret);
+  const parameters = {
+    ...of.parameters,
+    ...(of.scopes.length > 0 && { scope: of.scopes.join(" ") }),
+  };
+  return grantedTokens(
+    of,
+    provider,
+    () =>
+      oauth.clientCredentialsGrantRequest(
+        server,
+        client,
+        secretAuth,
+        parameters,
+        requestOptions(of),
+      ),
+    oauth.processClientCredentialsResponse,
+  );
 }
 
 /** Ends a token at the provider, if the provider can. */
@@ -99,7 +131,7 @@ export function revokeToken(of: ProviderClient, token: string): Promise<boolean>
   });
 }
 
-export function issuedTokens(response: oauth.TokenEndpointResponse): IssuedTokens {
+function issuedTokens(response: oauth.TokenEndpointResponse): IssuedTokens {
   const { access_token: accessToken, refresh_token: refreshToken, expires_in } = response;
   const expiresAtMs = expires_in === undefined ? undefined : Date.now() + expires_in * 1_000;
   return { accessToken, refreshToken, expiresAtMs };
