@@ -1,6 +1,6 @@
-import { type FormEvent, type ReactNode, useRef, useState } from "react";
+import type { ReactNode } from "react";
 import { STRINGS } from "../strings.ts";
-import { ErrorNote } from "./error-note.tsx";
+import { ActionDialog } from "./action-dialog.tsx";
 
 interface FormDialogOptions {
   /** Of the button that opens it. */
@@ -15,52 +15,18 @@ interface FormDialogOptions {
 
 /** A button that opens a form in a dialog. */
 export function FormDialog({ label, title, submit, children, isPrimary, act }: FormDialogOptions) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  const [isOpen, setOpen] = useState(false);
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
-  const open = () => {
-    setError(undefined);
-    setOpen(true);
-    dialog.current?.showModal();
-  };
-  const run = async (event: FormEvent<HTMLFormElement>) => {
-    event.preventDefault();
-    const form = new FormData(event.currentTarget);
-    setBusy(true);
-    setError(undefined);
-    try {
-      await act(form);
-      dialog.current?.close();
-    } catch (thrown) {
-      setError(thrown);
-    } finally {
-      setBusy(false);
-    }
-  };
   return (
-    <>
-      <button type="button" className={isPrimary ? "primary" : undefined} onClick={open}>
-        {label}
-      </button>
-      <dialog ref={dialog} aria-label={title} onClose={() => setOpen(false)}>
-        {isOpen && (
-          <form className="dialog" onSubmit={run}>
-            <h2>{title}</h2>
-            {children}
-            {error !== undefined && <ErrorNote error={error} />}
-            <div className="buttons">
-              <button type="button" onClick={() => dialog.current?.close()}>
-                {STRINGS.common.close}
-              </button>
-              <button type="submit" className="primary" disabled={isBusy}>
-                {submit}
-              </button>
-            </div>
-          </form>
-        )}
-      </dialog>
-    </>
+    <ActionDialog
+      label={label}
+      look={isPrimary ? "primary" : undefined}
+      title={title}
+      close={STRINGS.common.close}
+      submit={submit}
+      submitLook="primary"
+      act={act}
+    >
+      {children}
+    </ActionDialog>
   );
 }
 
