@@ -1,51 +1,60 @@
-import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import { ApiException, CoreV1Api, KubeConfig } from "@kubernetes/client-node";
 import { commandFlags } from "./command-flags.ts";
-import { ENROLL_KEY, newEnrollKey, newSecrets, SECRET_NAMES } from "./new-secrets.ts";
+import type { Secrets } from "./new-secrets.ts";
+import { type SecretStore, setUpSecrets } from "./set-up-secrets.ts";
 
-/**
- * Makes the Secret with a new cluster's certificate authority, first administrator's key and secrets
- * key. Of one that exists nothing is changed: without it the masters' state cannot be read. Only the
- * key by which nodes join is added where an earlier version has made it without.
- */
+/** Makes the Secret with a new cluster's secrets; one that exists stays. */
 export async function createSecret(args: readonly string[], log: Log): Promise<void> {
   const { name, namespace } = commandFlags(args, ["name", "namespace"]);
   const config = new KubeConfig();
   config.loadFromDefault();
-  const api = config.makeApiClient(CoreV1Api);
-  const body = {
-    metadata: { name, namespace, labels: { "app.kubernetes.io/part-of": "heddle" } },
-    type: "Opaque",
-    stringData: await newSecrets(),
-  };
-  try {
-    await api.createNamespacedSecret({ namespace, body });
-    log.info({ name, namespace }, "the Secret was made");
-  } catch (error) {
-    if (!isConflict(error)) throw error;
-    const { data = {}, metadata } = await api.readNamespacedSecret({ name, namespace });
-    const missing = SECRET_NAMES.filter((key) => !data[key]);
-    if (missing.length > 0) {
-      const message = `The Secret ${namespace}/${name} lacks ${missing.join(", ")}. Add them, or remove it to have a new one made.`;
-      throw new AppError("conflict", message);
-    }
-    if (data[ENROLL_KEY]) {
-      return log.info({ name, namespace }, "the Secret exists and stays as it is");
-    }
-    const authority = Buffer.from(data["ca.pem"] ?? "", "base64").toString();
-    const text = newEnrollKey(authority, `ca.pem of the Secret ${namespace}/${name}`);
-    const value = Buffer.from(text).toString("base64");
-    // Refused if another job has added one since it was read.
-    const patch = [
-      { op: "test", path: "/metadata/resourceVersion", value: metadata?.resourceVersion },
-      { op: "add", path: `/data/${ENROLL_KEY}`, value },
-    ];
-    await api.patchNamespacedSecret({ namespace, name, body: patch });
-    log.info({ name, namespace }, "the enroll-key was added to the Secret");
-  }
+  await setUpSecrets(new ClusterSecret(config.makeApiClient(CoreV1Api), name, namespace), log);
 }
 
-function isConflict(error: unknown): boolean {
-  return error instanceof ApiException && error.code === 409;
+class ClusterSecret implements SecretStore {
+  readonly place: string;
+  readonly #api: CoreV1Api;
+  readonly #object: { readonly name: string; readonly namespace: string };
+  #version: string | undefined;
+
+  constructor(api: CoreV1Api, name: string, namespace: string) {
+    this.place = `the Secret ${namespace}/${name}`;
+    this.#api = api;
+    this.#object = { name, namespace };
+  }
+
+  async create(make: () => Promise<Secrets>): Promise<boolean> {
+    const { name, namespace } = this.#object;
+    const body = {
+      metadata: { name, namespace, labels: { "app.kubernetes.io/part-of": "heddle" } },
+      type: "Opaque",
+      stringData: await make(),
+    };
+    try {
+      await this.#api.createNamespacedSecret({ namespace, body });
+      return true;
+    } catch (error) {
+      if (error instanceof ApiException && error.code === 409) return false;
+      throw error;
+    }
+  }
+
+  async read(): Promise<Partial<Secrets>> {
+    const { data = {}, metadata } = await this.#api.readNamespacedSecret(this.#object);
+    this.#version = metadata?.resourceVersion;
+    return Object.fromEntries(
+      Object.entries(data).map(([key, value]) => [key, Buffer.from(value, "base64").toString()]),
+    );
+  }
+
+  /** Refused if another job has changed the Secret since it was read. */
+  async add(key: keyof Secrets, text: string): Promise<void> {
+    const value = Buffer.from(text).toString("base64");
+    const body = [
+      { op: "test", path: "/metadata/resourceVersion", value: this.#version },
+      { op: "add", path: `/data/${key}`, value },
+    ];
+    await this.#api.patchNamespacedSecret({ ...this.#object, body });
+  }
 }

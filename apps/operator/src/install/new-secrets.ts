@@ -11,10 +11,10 @@ export const SECRET_NAMES = ["ca.pem", "bootstrap-key", "secrets-key"] as const;
 /** The key by which nodes join: also made where the others exist, since earlier versions had none. */
 export const ENROLL_KEY = "enroll-key";
 
-type Name = (typeof SECRET_NAMES)[number] | typeof ENROLL_KEY;
+export type Secrets = Record<(typeof SECRET_NAMES)[number] | typeof ENROLL_KEY, string>;
 
 /** An authority, a first administrator's key, a key that encrypts the state, one to join by. */
-export async function newSecrets(): Promise<Record<Name, string>> {
+export async function newSecrets(): Promise<Secrets> {
   const authority = formatAuthority(await createAuthority());
   return {
     "ca.pem": authority,
