@@ -11,6 +11,7 @@ import { requestCaller } from "../../http/identity/caller.ts";
 import { canonicalJson } from "../../http/json-body.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { ownEventLog } from "./own-event-log.ts";
 
 /** The sources of the cluster's own events. */
 const OWN_SOURCES = "//heddle/events/";
@@ -42,8 +43,8 @@ export class ClientEventsController {
       reply,
       () => {
         const asked = requested(request);
-        if (this.#control.events) return asked;
-        throw new AppError("not_found", "This master keeps no event log.");
+        ownEventLog(this.#control);
+        return asked;
       },
       (named, made) => ({
         object: "logged_event",

@@ -15,6 +15,7 @@ import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { logFilter } from "./event-log-filter.ts";
 import { EventLogSearch, type EventsFound } from "./event-log-search.ts";
+import { ownEventLog } from "./own-event-log.ts";
 
 const DEFAULT_LIMIT = 100;
 /** Events that a stream reads at once. */
@@ -57,8 +58,7 @@ export class EventLogController {
   }
 
   async #recorder(): Promise<EventLogWriter> {
-    const { events } = this.#control;
-    if (!events) throw new AppError("not_found", "This master keeps no event log.");
+    const events = ownEventLog(this.#control);
     if (events.missing > 0) {
       const message = `This master still fetches ${events.missing} events from the others. Ask another master, or try again shortly.`;
       throw new AppError("unavailable", message, { retryAfterMs: 1_000 });

@@ -21,6 +21,7 @@ import { responseDrained } from "../../http/drained.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { logFilter } from "./event-log-filter.ts";
+import { ownEventLog } from "./own-event-log.ts";
 
 /** Exports that one master writes at once. */
 const MAX_EXPORTS = 4;
@@ -120,9 +121,7 @@ export class EventProofsController {
   }
 
   #log(): EventLogWriter {
-    const { events } = this.#control;
-    if (!events) throw new AppError("not_found", "This master keeps no event log.");
-    return events;
+    return ownEventLog(this.#control);
   }
 
   /** An event that the caller may see; others are as if they did not exist. */
