@@ -46,12 +46,15 @@ function plugin(body: string, rest: Readonly<Record<string, unknown>> = {}, more
   return file;
 }
 
-async function start(file: string, settings: object = {}): Promise<HostedPlugin> {
+/** For plugins that compute without end: they are ended after a second. */
+const PING_MS = 200;
+
+async function start(file: string, settings: object = {}, pingMs?: number): Promise<HostedPlugin> {
   const list = join(folder, `list-${++count}.json`);
   writeFileSync(list, JSON.stringify({ plugins: [{ from: file, ...settings }] }));
   const { entries, unreadable } = readPluginSetting([list], folder);
   expect(unreadable).toEqual([]);
-  const started = await HostedPlugin.start(entries[0]!, log);
+  const started = await HostedPlugin.start(entries[0]!, log, pingMs);
   running.push(started);
   return started;
 }
@@ -114,7 +117,8 @@ test.concurrent.for(ENDINGS)(
   "a plugin that %s is started again and counted",
   { timeout: 60_000 },
   async ([, body, kind]) => {
-    const plug = await start(plugin(`if (!globalThis.calm) { ${body} }`), { memory_mib: 200 });
+    const file = plugin(`if (!globalThis.calm) { ${body} }`);
+    const plug = await start(file, { memory_mib: 200 }, PING_MS);
     await call(plug).catch(() => undefined);
     const counted = () =>
       kind.split("|").some((each) => plug.status().faults[each as "exited"] > 0);
@@ -175,9 +179,10 @@ test.concurrent.for(TAMPERING)(
   "a plugin that %s harms only itself",
   { timeout: 60_000 },
   async ([, body]) => {
-    const plug = await start(
-      plugin(`if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`),
+    const file = plugin(
+      `if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`,
     );
+    const plug = await start(file, {}, PING_MS);
     await call(plug).catch(() => undefined);
     const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
     const isNew = () => plug.status().restarts > 0 && plug.state === "ready";

@@ -47,6 +47,7 @@ interface CallOptions {
 export class HostedPlugin {
   readonly entry: HostedEntry;
   readonly #log: Log;
+  readonly #pingMs: number | undefined;
   readonly #backoff = new Backoff(RESTART);
   readonly #faults = Object.fromEntries(PLUGIN_FAULT_KINDS.map((kind) => [kind, 0])) as Record<
     PluginFaultKind,
@@ -63,14 +64,15 @@ export class HostedPlugin {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  private constructor(entry: HostedEntry, log: Log) {
+  private constructor(entry: HostedEntry, log: Log, pingMs: number | undefined) {
     this.entry = entry;
     this.#log = log;
+    this.#pingMs = pingMs;
   }
 
-  /** Resolves when the plugin is loaded or refused. */
-  static async start(entry: HostedEntry, log: Log): Promise<HostedPlugin> {
-    const plugin = new HostedPlugin(entry, log);
+  /** Resolves when the plugin is loaded or refused. `pingMs` is how often its process is asked. */
+  static async start(entry: HostedEntry, log: Log, pingMs?: number): Promise<HostedPlugin> {
+    const plugin = new HostedPlugin(entry, log, pingMs);
     try {
       await plugin.#load();
     } catch (error) {
@@ -163,6 +165,7 @@ export class HostedPlugin {
         ? await loadInline(entry, log)
         : await PluginProcess.start({
             entry,
+            pingMs: this.#pingMs,
             log,
             onEnd: (kind, reason) => this.#onEnd(kind, reason),
           });

@@ -30,6 +30,8 @@ const LINES_PER_SECOND = 50;
 
 export interface PluginProcessOptions {
   readonly entry: HostedEntry;
+  /** How often the process is asked whether it answers. */
+  readonly pingMs: number | undefined;
   log(line: string): void;
   /** Called once, when the process has ended other than by `close`. */
   onEnd(kind: PluginFaultKind, reason: string): void;
@@ -48,6 +50,7 @@ export class PluginProcess implements PluginBackend {
   readonly #calls = new Map<number, PendingCall>();
   readonly #streams = new Map<number, Channel<string>>();
   readonly #options: PluginProcessOptions;
+  readonly #pingMs: number;
   readonly #pings: NodeJS.Timeout;
   #missed = 0;
   #lastId = 0;
@@ -93,7 +96,8 @@ export class PluginProcess implements PluginBackend {
     child.on("message", (message) => this.#receive(message as FromPlugin));
     child.once("exit", (code, signal) => this.#ended(code, signal));
     child.on("error", () => this.#end("exited", "its process could not be reached"));
-    this.#pings = setInterval(() => this.#ping(), PING_MS);
+    this.#pingMs = options.pingMs ?? PING_MS;
+    this.#pings = setInterval(() => this.#ping(), this.#pingMs);
     this.#pings.unref();
     if (child.exitCode !== null || child.signalCode !== null) {
       setImmediate(() => this.#ended(child.exitCode, child.signalCode));
@@ -204,7 +208,7 @@ export class PluginProcess implements PluginBackend {
 
   #ping(): void {
     if (this.#missed >= MISSED_PINGS) {
-      this.#end("blocked", `its process did not answer for ${MISSED_PINGS * PING_MS} ms`);
+      this.#end("blocked", `its process did not answer for ${MISSED_PINGS * this.#pingMs} ms`);
     }
     this.#missed++;
     this.#send({ type: "ping" });
