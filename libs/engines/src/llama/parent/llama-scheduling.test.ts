@@ -1,15 +1,15 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
+import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { describe, expect, it } from "vitest";
 import type { Answer } from "../../testing/engine-session.ts";
 import { TestSession } from "../testing/test-session.ts";
-import { startLlamaEngine } from "./llama-engine.ts";
 
 const EOS_TOKEN = 2;
 const NO_END = { logitBias: [{ token: EOS_TOKEN, bias: -100 }] };
 
-const ENGINE_MODULE = new URL("./llama-engine.ts", import.meta.url).href;
+const ENGINE_MODULE = new URL("../../../dist/llama/parent/llama-engine.js", import.meta.url).href;
 
 /** Loads the model in MODEL, writes the engine process's id and lives until it is killed. */
 const PARENT_PROGRAM = `

@@ -2,10 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineOptions } from "@heddle/contracts/engine";
+import { type LlamaEngine, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
 import type { ChildTimeouts } from "../parent/engine-child.ts";
-import { type LlamaEngine, startLlamaEngine } from "../parent/llama-engine.ts";
 
 /** For tests: an engine in a real process, called by promises; without a path it writes a tiny model. */
 export class TestSession extends EngineSession<LlamaEngine> {

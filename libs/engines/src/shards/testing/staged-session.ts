@@ -2,12 +2,12 @@ import { createReadStream, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { EngineOptions } from "@heddle/contracts/engine";
+import { type LlamaEngine, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
+import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
 import { readGguf } from "../../gguf/gguf-reader.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
-import { type LlamaEngine, startLlamaEngine } from "../../llama/parent/llama-engine.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
 import { cuttableModel } from "../cut-rules.ts";
-import { LocalStages } from "../ring/local-stages.ts";
 import { cutShard } from "../shard-cut.ts";
 import { writeShard } from "../shard-file.ts";
 
