@@ -1,5 +1,6 @@
-import type { MethodDefinition, ServiceDefinition } from "@grpc/grpc-js";
+import type { ServiceDefinition } from "@grpc/grpc-js";
 import protobuf from "protobufjs/light.js";
+import { messageClosure } from "./message-closure.ts";
 
 /**
  * How messages are decoded: 64-bit integers to numbers, enums to their names, bytes to Buffers.
@@ -11,47 +12,53 @@ type Message = Readonly<Record<string, unknown>>;
 
 /**
  * The services of a description in protobufjs's JSON, by their full names, for grpc-js. A type is
- * resolved and its codec made at the first message: a process uses few of them. That is why this
- * is not proto-loader, which describes every type for reflection at the start.
+ * read and its codec made at the first message: a process uses few of them. That is why this is not
+ * proto-loader, which describes every type for reflection at the start.
  */
 export function servicesOf(descriptors: string): Map<string, ServiceDefinition> {
-  const root = protobuf.Root.fromJSON(JSON.parse(descriptors) as protobuf.INamespace);
+  const all = JSON.parse(descriptors) as protobuf.INamespace;
   const services = new Map<string, ServiceDefinition>();
-  const visit = (space: protobuf.NamespaceBase) => {
-    for (const each of space.nestedArray) {
-      if (each instanceof protobuf.Service)
-        services.set(each.fullName.slice(1), definitionOf(each));
-      else if (each instanceof protobuf.Namespace) visit(each);
+  const visit = (space: protobuf.INamespace, path: readonly string[]) => {
+    for (const [name, each] of Object.entries(space.nested ?? {})) {
+      const own = [...path, name];
+      if ("methods" in each) services.set(own.join("."), definitionOf(all, own, each));
+      else visit(each as protobuf.INamespace, own);
     }
   };
-  visit(root);
+  visit(all, []);
   return services;
 }
 
-function definitionOf(service: protobuf.Service): ServiceDefinition {
-  const path = `/${service.fullName.slice(1)}`;
+function definitionOf(
+  all: protobuf.INamespace,
+  path: readonly string[],
+  { methods }: protobuf.IService,
+): ServiceDefinition {
+  const codec = (type: string) => codecOf(() => typeOf(all, path, type));
   return Object.fromEntries(
-    service.methodsArray.map((method) => [method.name, methodOf(path, service, method)]),
+    Object.entries(methods).map(([name, { requestType, responseType, ...rest }]) => {
+      const request = codec(requestType);
+      const response = codec(responseType);
+      return [
+        name,
+        {
+          path: `/${path.join(".")}/${name}`,
+          requestStream: rest.requestStream === true,
+          responseStream: rest.responseStream === true,
+          requestSerialize: request.encode,
+          requestDeserialize: request.decode,
+          responseSerialize: response.encode,
+          responseDeserialize: response.decode,
+          originalName: name.charAt(0).toLowerCase() + name.slice(1),
+        },
+      ];
+    }),
   );
 }
 
-function methodOf(
-  path: string,
-  service: protobuf.Service,
-  { name, requestStream, responseStream, requestType, responseType }: protobuf.Method,
-): MethodDefinition<Message, Message> {
-  const request = codecOf(() => service.lookupType(requestType));
-  const response = codecOf(() => service.lookupType(responseType));
-  return {
-    path: `${path}/${name}`,
-    requestStream: requestStream === true,
-    responseStream: responseStream === true,
-    requestSerialize: request.encode,
-    requestDeserialize: request.decode,
-    responseSerialize: response.encode,
-    responseDeserialize: response.decode,
-    originalName: name.charAt(0).toLowerCase() + name.slice(1),
-  };
+function typeOf(all: protobuf.INamespace, from: readonly string[], name: string): protobuf.Type {
+  const { descriptors, fullName } = messageClosure(all, from, name);
+  return protobuf.Root.fromJSON(descriptors).lookupType(fullName);
 }
 
 function codecOf(find: () => protobuf.Type) {
