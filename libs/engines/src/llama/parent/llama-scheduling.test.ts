@@ -221,19 +221,19 @@ describe("many requests at once", () => {
 
   // holds: api-fairness
   it.each([
-    ["slots", { maxSequences: 4 }, 300, 40],
+    ["slots", { maxSequences: 4, contextTokens: 4_096 }, 300, 40],
     // Three of these prompts leave too few cells for one of the short requests, and slots enough.
-    ["cells", { maxSequences: 8, kvTokens: 4_096 }, 1_200, 500],
+    ["cells", { maxSequences: 8, contextTokens: 2_048, kvTokens: 2_048 }, 600, 250],
   ])(
     "lets no key hold up another by many long requests that take all %s",
     async (_, limits, ofLong, ofShort) => {
-      await withSession({ contextTokens: 4_096, ...limits }, async (session) => {
+      await withSession(limits, async (session) => {
         const ends: string[] = [];
         const long = Array.from({ length: 12 }, (_, i) => {
           const prompt = promptOf(i, ofLong);
           const started = Promise.withResolvers<void>();
           const { id, answer } = session.submit(
-            { prompt, maxTokens: 3_700, sampling: NO_END, submit: { fairKey: "many" } },
+            { prompt, maxTokens: 1_400, sampling: NO_END, submit: { fairKey: "many" } },
             ({ type }) => type === "started" && started.resolve(),
           );
           void answer.then(() => ends.push("long"));
@@ -286,11 +286,11 @@ describe("many requests at once", () => {
     await withSession({ maxSequences: 1 }, async (session) => {
       const order: string[] = [];
       const running = Promise.withResolvers<void>();
-      const ask = (name: string, priority: number) =>
+      const ask = (name: string, priority: number, maxTokens: number) =>
         session.submit(
           {
             prompt: promptOf(name.length, 30),
-            maxTokens: 1000,
+            maxTokens,
             sampling: NO_END,
             submit: { priority, fairKey: name },
           },
@@ -298,10 +298,12 @@ describe("many requests at once", () => {
             if (event.type === "started") order.push(name);
             if (event.type === "delta") running.resolve();
           },
-        ).answer;
-      const first = ask("running", 0);
+        );
+      const first = ask("running", 0, 1_000);
       await running.promise;
-      await Promise.all([first, ask("low", 0), ask("urgent", 5)]);
+      const others = [ask("low", 0, 5), ask("urgent", 5, 5)];
+      session.engine.cancel(first.id);
+      await Promise.all([first, ...others].map(({ answer }) => answer));
       expect(order).toEqual(["running", "urgent", "low"]);
     });
   });
