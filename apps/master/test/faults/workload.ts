@@ -42,6 +42,8 @@ interface Write {
 /** Any settings whose bounds are wide enough for every run. */
 const REGISTERS = ["max_concurrent_jobs", "job_timeout"];
 const ATTEMPT_MS = 1_500;
+/** Between two calls of a client while no test waits for calls but for a fault's consequences. */
+const CALM_PAUSE_MS = 60;
 /** After the end, a call without an outcome counts as lost after this. */
 const LAST_WORD_MS = 20_000;
 
@@ -64,6 +66,8 @@ export class Workload {
   #running: Promise<void>[] = [];
   #nextValue = 1;
   #nextCall = 0;
+  /** How many wait for progress. */
+  #awaited = 0;
   #starts = 0;
   #stopAtMs = Number.NEGATIVE_INFINITY;
   /** Answered changes, which may be repeated. */
@@ -104,9 +108,15 @@ export class Workload {
   async progress(calls: number): Promise<void> {
     const wanted = this.history.length + calls;
     const endMs = performance.now() + 60_000;
-    while (this.history.length < wanted && this.#faults.length === 0) {
-      if (performance.now() > endMs) throw new Error(`${wanted - this.history.length} calls hang`);
-      await delay(20);
+    this.#awaited++;
+    try {
+      while (this.history.length < wanted && this.#faults.length === 0) {
+        const missing = wanted - this.history.length;
+        if (performance.now() > endMs) throw new Error(`${missing} calls hang`);
+        await delay(20);
+      }
+    } finally {
+      this.#awaited--;
     }
   }
 
@@ -183,7 +193,8 @@ export class Workload {
         await this.#write(`${client}-${call}`, write, seen, random);
       } else if (dice < 0.95) await this.#append(`append-${client}-${call}`, random);
       else await this.#repeat(random);
-      await delay(this.#options.pauseMs ?? 10);
+      const { pauseMs = this.#awaited > 0 ? 10 : CALM_PAUSE_MS } = this.#options;
+      await delay(pauseMs);
     }
   }
 
