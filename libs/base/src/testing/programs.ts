@@ -10,15 +10,24 @@ export function programOf(app: App): string {
   return pathOf(`packaged/apps/${app}/dist/main.js`);
 }
 
-/** Node's arguments for a process of a cluster, with the young generation that `heddle up` gives it. */
+/** Node's arguments for a process of a cluster. */
 export function startArguments(kind: ProcessKind): readonly string[] {
-  return [...youngGenerationFlags(kind), programOf(kind)];
+  return [...youngGeneration(kind), programOf(kind)];
+}
+
+/**
+ * That which `heddle up` gives, but for masters: those of tests live for seconds, and with this one
+ * most of them never collect.
+ */
+function youngGeneration(kind: ProcessKind): readonly string[] {
+  if (kind !== "master") return youngGenerationFlags(kind);
+  return ["--min-semi-space-size=64", "--max-semi-space-size=64"];
 }
 
 /** The same for a program that is an app's with scripted parts; bundled by the same tool. */
 function scripted(kind: ProcessKind, path: string): readonly string[] {
   const program = pathOf(`node_modules/.cache/heddle-test-programs/${path}`);
-  return [...youngGenerationFlags(kind), program];
+  return [...youngGeneration(kind), program];
 }
 export const SCRIPTED_MASTER = scripted("master", "apps/master/test/scripted-main.js");
 export const SCRIPTED_WORKER = scripted("worker", "apps/worker/test/scripted-worker.js");
