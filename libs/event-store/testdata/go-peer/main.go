@@ -169,17 +169,24 @@ func entries(directory string, tree tlog.Tree, reader tlog.HashReader) (int, err
 		if err != nil {
 			return 0, err
 		}
+		var indexes []int64
+		var computed []tlog.Hash
 		for len(data) > 0 {
 			size := int(binary.BigEndian.Uint16(data))
-			found, err := reader.ReadHashes([]int64{tlog.StoredHashIndex(0, count)})
-			if err != nil {
-				return 0, err
-			}
-			if tlog.RecordHash(data[2:2+size]) != found[0] {
-				return 0, fmt.Errorf("entry %d has another hash", count)
-			}
+			indexes = append(indexes, tlog.StoredHashIndex(0, count))
+			computed = append(computed, tlog.RecordHash(data[2:2+size]))
 			data = data[2+size:]
 			count++
+		}
+		// At once: the reader verifies its tiles in each call.
+		found, err := reader.ReadHashes(indexes)
+		if err != nil {
+			return 0, err
+		}
+		for i, hash := range found {
+			if hash != computed[i] {
+				return 0, fmt.Errorf("entry of index %d has another hash", indexes[i])
+			}
 		}
 	}
 	return int(count), nil
