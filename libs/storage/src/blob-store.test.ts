@@ -1,6 +1,6 @@
 import { SecretKeys } from "@heddle/base/secret-keys";
-import { Dice } from "@heddle/simulation/dice";
-import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
+import { plainDisk } from "@heddle/simulation/plain-disk";
+import type { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { expect, test } from "vitest";
 import { BlobStore, digestOf } from "./blob-store.ts";
 import type { StorageFile, StorageFiles } from "./storage-files.ts";
@@ -8,19 +8,6 @@ import type { StorageFile, StorageFiles } from "./storage-files.ts";
 const CONTENT = Buffer.alloc(500, "content");
 const OTHER = Buffer.alloc(300, "other");
 const DIGEST = digestOf(CONTENT);
-
-function newDisk(seed: number): SimulatedDisk {
-  return new SimulatedDisk({
-    dice: new Dice(seed, "disk"),
-    after: (_delayUs, run) => queueMicrotask(run),
-    latencyUs: () => 0,
-    notify: (run) => run(),
-    onDurable: () => undefined,
-    onMisuse: (what) => {
-      throw new Error(what);
-    },
-  });
-}
 
 const openStore = (files: StorageFiles, keys?: SecretKeys) =>
   BlobStore.open({ files, directory: "blobs", keys });
@@ -58,7 +45,7 @@ async function allOf(store: BlobStore): Promise<Uint8Array[]> {
 test("blob store: a crash at any operation loses nothing acknowledged", async () => {
   for (let at = 0; ; at++) {
     for (let seed = 0; seed < 8; seed++) {
-      const disk = newDisk(seed);
+      const disk = plainDisk(seed);
       const files = crashing(disk, at);
       const stored: Buffer[] = [];
       const store = await openStore(files).catch(() => undefined);
@@ -85,7 +72,7 @@ test("blob store: a crash at any operation loses nothing acknowledged", async ()
 });
 
 test("blob store: a deleted content stays away after a crash", async () => {
-  const disk = newDisk(1);
+  const disk = plainDisk(1);
   const store = await openStore(disk);
   await store.put(CONTENT);
   await store.delete(DIGEST, store.list().get(DIGEST)!);
@@ -94,7 +81,7 @@ test("blob store: a deleted content stays away after a crash", async () => {
 });
 
 test("blob store: a content that was put again is not deleted as of its earlier put", async () => {
-  const store = await openStore(newDisk(1));
+  const store = await openStore(plainDisk(1));
   await store.put(CONTENT);
   const put = store.list().get(DIGEST)!;
   const again = store.put(CONTENT);
@@ -105,7 +92,7 @@ test("blob store: a content that was put again is not deleted as of its earlier 
 test("blob store: any flipped bit is found when it is read, and a put repairs it", async () => {
   const keys = new SecretKeys([Buffer.alloc(32, 1)]);
   for (const each of [undefined, keys]) {
-    const disk = newDisk(1);
+    const disk = plainDisk(1);
     const store = await openStore(disk, each);
     await store.put(CONTENT);
     const path = `blobs/${DIGEST}`;
@@ -122,7 +109,7 @@ test("blob store: any flipped bit is found when it is read, and a put repairs it
 
 test("blob store: the first key encrypts contents, and verify renews the others", async () => {
   const [old, fresh] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
-  const disk = newDisk(1);
+  const disk = plainDisk(1);
   await (await openStore(disk)).put(CONTENT);
   expect(disk.content(`blobs/${DIGEST}`).includes("content")).toBe(true);
   const sealed = await openStore(disk, new SecretKeys([old]));
@@ -137,7 +124,7 @@ test("blob store: the first key encrypts contents, and verify renews the others"
 });
 
 test("blob store: what is not here is undefined, and other files are left alone", async () => {
-  const disk = newDisk(1);
+  const disk = plainDisk(1);
   await (await disk.open("blobs/note.txt", "durable")).write(Buffer.from("x"), 0);
   const store = await openStore(disk);
   expect([await store.get(DIGEST), await store.verify(DIGEST)]).toEqual([undefined, undefined]);
@@ -146,7 +133,7 @@ test("blob store: what is not here is undefined, and other files are left alone"
 });
 
 test("blob store: a full disk is a clear error, and leaves room for the next put", async () => {
-  const disk = newDisk(1);
+  const disk = plainDisk(1);
   let isFull = true;
   const files: StorageFiles = {
     ...disk.mount(),

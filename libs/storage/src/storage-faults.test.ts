@@ -1,7 +1,6 @@
 import { seededRandom } from "@heddle/base/random";
-import { Dice } from "@heddle/simulation/dice";
 import { FailingFiles } from "@heddle/simulation/failing-files";
-import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
+import { plainDisk } from "@heddle/simulation/plain-disk";
 import { describe, expect, it, vi } from "vitest";
 import { SnapshotStore } from "./snapshot-store.ts";
 import type { StorageFiles } from "./storage-files.ts";
@@ -9,19 +8,6 @@ import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
 const OWNER = { cluster: "c1", node: "n1" };
-
-function newDisk(seed: number, answer: (run: () => void) => void = queueMicrotask): SimulatedDisk {
-  return new SimulatedDisk({
-    dice: new Dice(seed, "disk"),
-    after: (_delayUs, run) => answer(run),
-    latencyUs: () => 0,
-    notify: (run) => run(),
-    onDurable: () => undefined,
-    onMisuse: (what) => {
-      throw new Error(what);
-    },
-  });
-}
 
 const openLog = (files: StorageFiles) =>
   WriteAheadLog.open({ files, directory: "wal", owner: OWNER, segmentBytes: 1024 });
@@ -78,11 +64,11 @@ describe("storage whose disk fails", () => {
   it.each(["ENOSPC", "EIO"])(
     "has all that it acknowledged, and no file open, after %s at any operation",
     async (code) => {
-      const whole = new FailingFiles(newDisk(1), -1, code);
+      const whole = new FailingFiles(plainDisk(1), -1, code);
       expect(await useStorage(whole)).toEqual({ entries: 30, snapshots: 30 });
       expect(whole.operations).toBeGreaterThan(100);
       for (let at = 0; at < whole.operations; at++) {
-        const disk = newDisk(at);
+        const disk = plainDisk(at);
         const files = new FailingFiles(disk, at, code);
         const acknowledged = await useStorage(files);
         expect(files.stillOpen.size, `files open after operation ${at}`).toBe(0);
@@ -112,7 +98,7 @@ describe("a log whose process was killed", () => {
   it("keeps in a power cut what its next start found in the page cache", async () => {
     const held: (() => void)[] = [];
     let holds = false;
-    const disk = newDisk(3, (run) => (holds ? held.push(run) : queueMicrotask(run)));
+    const disk = plainDisk(3, (run) => (holds ? held.push(run) : queueMicrotask(run)));
     const { log } = await openLog(disk.mount());
     await log.append([state(0), entry(1)]);
     holds = true;
@@ -131,7 +117,7 @@ describe("a log whose process was killed", () => {
 describe("a log with bit rot", () => {
   // holds: wal-bit-flip
   it("is refused for a flipped bit in any record but those of the last group", async () => {
-    const disk = newDisk(1);
+    const disk = plainDisk(1);
     const { log } = await openLog(disk);
     // Alternately one entry, and two in one record.
     for (let index = 1; index <= 12; index += 3) {

@@ -1,26 +1,14 @@
 // holds: sec-log-rewrite
 
 import { Dice } from "@heddle/simulation/dice";
-import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
+import { plainDisk } from "@heddle/simulation/plain-disk";
+import type { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { describe, expect, it } from "vitest";
 import { decodeWalRecord, encodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
 import { WriteAheadLog } from "./write-ahead-log.ts";
 
 const OWNER = { cluster: "c1", node: "n1" };
 const SEGMENT_BYTES = 1024;
-
-function newDisk(seed: number): SimulatedDisk {
-  return new SimulatedDisk({
-    dice: new Dice(seed, "disk"),
-    after: (_delayUs, run) => queueMicrotask(run),
-    latencyUs: () => 0,
-    notify: (run) => run(),
-    onDurable: () => undefined,
-    onMisuse: (what) => {
-      throw new Error(what);
-    },
-  });
-}
 
 const open = (disk: SimulatedDisk) =>
   WriteAheadLog.open({
@@ -70,7 +58,7 @@ function endOf(bytes: Buffer): number {
 
 describe("a segment in a reused file", () => {
   it("is overwritten without zeroing, and no more files exist than needed", async () => {
-    const disk = newDisk(1);
+    const disk = plainDisk(1);
     let filled = 0;
     const openFile = disk.open.bind(disk);
     disk.open = (path, mode) => {
@@ -94,7 +82,7 @@ describe("a segment in a reused file", () => {
   it("holds whole records of its former use after its end, and none of them is read", async () => {
     const ends = new Set<number>();
     for (let until = 100; until < 130; until++) {
-      const disk = newDisk(until);
+      const disk = plainDisk(until);
       const found = await usedLog(disk, until);
       expect(found).toEqual(Array.from({ length: found.length }, (_, i) => (found[0] ?? 0) + i));
       const bytes = disk.content(segments(disk).at(-1) as string);
@@ -109,7 +97,7 @@ describe("a segment in a reused file", () => {
   it("loses only the last group if that was torn, at any byte", async () => {
     let tears = 0;
     for (const until of [100, 105, 110]) {
-      const disk = newDisk(1);
+      const disk = plainDisk(1);
       const kept = await usedLog(disk, until);
       const path = segments(disk).at(-1) as string;
       const before = Buffer.from(disk.content(path));
@@ -134,7 +122,7 @@ describe("a segment in a reused file", () => {
   });
 
   it("continues after a torn write in it, and keeps later writes", async () => {
-    const disk = newDisk(1);
+    const disk = plainDisk(1);
     const kept = await usedLog(disk, 100);
     const path = segments(disk).at(-1) as string;
     const end = endOf(disk.content(path));
@@ -152,7 +140,7 @@ describe("a segment in a reused file", () => {
   });
 
   it("is refused for a flipped bit in any byte acknowledged before its last group", async () => {
-    const disk = newDisk(1);
+    const disk = plainDisk(1);
     await usedLog(disk, 109);
     const path = segments(disk).at(-1) as string;
     const bytes = Buffer.from(disk.content(path));
@@ -176,7 +164,7 @@ describe("a segment in a reused file", () => {
     let reused = 0;
     for (let seed = 1; seed <= 300; seed++) {
       const dice = new Dice(seed, "log");
-      const disk = newDisk(seed);
+      const disk = plainDisk(seed);
       let acknowledged = 0;
       let released = 0;
       for (let start = 0; start < 4; start++) {
@@ -221,7 +209,7 @@ it("a group's number continues beyond 32 bits", () => {
 
 describe("a renewed log", () => {
   it("continues in a file of zeros, and no old bytes remain once released", async () => {
-    const disk = newDisk(5);
+    const disk = plainDisk(5);
     const secret = Buffer.alloc(40, "secret");
     const { log } = await open(disk);
     for (let index = 1; index <= 90; index++) {
@@ -242,7 +230,7 @@ describe("a renewed log", () => {
 
   it("loses no acknowledged entry in a power cut during the renewal: 100 seeds", async () => {
     for (let seed = 0; seed < 100; seed++) {
-      const disk = newDisk(seed);
+      const disk = plainDisk(seed);
       const kept = await usedLog(disk, 60 + (seed % 7));
       const { log } = await open(disk);
       // The power cut ends the process, which never sees the result.

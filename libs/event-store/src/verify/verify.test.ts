@@ -2,7 +2,8 @@
 
 import { generateKeyPairSync } from "node:crypto";
 import { Dice } from "@heddle/simulation/dice";
-import { SimulatedDisk } from "@heddle/simulation/simulated-disk";
+import { plainDisk } from "@heddle/simulation/plain-disk";
+import type { SimulatedDisk } from "@heddle/simulation/simulated-disk";
 import { decodeWalRecord, WAL_HEADER_BYTES } from "@heddle/storage/wal-record";
 import { beforeAll, describe, expect, it } from "vitest";
 import { exportLines } from "../export/export-lines.ts";
@@ -18,18 +19,6 @@ const signer = noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey);
 const other = noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey);
 const trust = { origin: ORIGIN, keys: [parseVerifierKey(signer.verifierKey)] };
 
-const newDisk = () =>
-  new SimulatedDisk({
-    dice: new Dice(1, "disk"),
-    after: (_delayUs, run) => queueMicrotask(run),
-    latencyUs: () => 0,
-    notify: (run) => run(),
-    onDurable: () => undefined,
-    onMisuse: (what) => {
-      throw new Error(what);
-    },
-  });
-
 const entries = (from: number, to: number, name = "event") =>
   Array.from({ length: to - from }, (_, at) => Buffer.from(`${name} ${from + at}`));
 
@@ -39,7 +28,7 @@ const openLog = async (disk: SimulatedDisk) => {
 };
 
 /** A log of 700 entries with checkpoints at 300 and 700. */
-async function newLog(disk = newDisk(), name = "event") {
+async function newLog(disk = plainDisk(1), name = "event") {
   const log = await openLog(disk);
   await log.append(entries(0, 300));
   const old = await log.sign([signer]);
@@ -74,7 +63,7 @@ describe("an export", () => {
 
   beforeAll(async () => {
     ({ log, old, note } = await newLog());
-    ({ log: fork } = await newLog(newDisk(), "forged"));
+    ({ log: fork } = await newLog(plainDisk(1), "forged"));
     lines = await linesOf(log, 250, 650);
   });
 
@@ -102,12 +91,12 @@ describe("an export", () => {
     await expect(linesOf(log, 0, 701)).rejects.toThrow(
       "covers 700 events, and the export needs 701",
     );
-    const empty = await openLog(newDisk());
+    const empty = await openLog(plainDisk(1));
     await expect(linesOf(empty, 0, 1)).rejects.toThrow("covers 0 events");
   });
 
   it("has a bounded number of earlier checkpoints, and that of the asked size", async () => {
-    const often = await openLog(newDisk());
+    const often = await openLog(plainDisk(1));
     for (let at = 0; at < 300; at++) {
       await often.append(entries(at, at + 1));
       await often.sign([signer]);
@@ -238,7 +227,7 @@ describe("an export", () => {
   });
 
   it("key: the checkpoint of an unknown key is refused, in every place", async () => {
-    const disk = newDisk();
+    const disk = plainDisk(1);
     const foreign = await openLog(disk);
     await foreign.append(entries(0, 300));
     const early = await foreign.sign([other]);
@@ -364,11 +353,11 @@ describe("a directory", () => {
 
   it("finds a log that was written again, and one that is shorter than it was", async () => {
     const { note, old } = await newLog();
-    const { disk, log } = await newLog(newDisk(), "forged");
+    const { disk, log } = await newLog(plainDisk(1), "forged");
     await log.close();
     expect(await kindsOf(disk, [old])).toEqual([]);
     expect(await kindsOf(disk, [note])).toEqual(["fork"]);
-    const short = newDisk();
+    const short = plainDisk(1);
     const shorter = await openLog(short);
     await shorter.append(entries(0, 300));
     await shorter.sign([signer]);
@@ -379,7 +368,7 @@ describe("a directory", () => {
   });
 
   it("refuses checkpoints of an unknown key, and a log without any", async () => {
-    const disk = newDisk();
+    const disk = plainDisk(1);
     const log = await openLog(disk);
     await log.append(entries(0, 3));
     await log.close();
