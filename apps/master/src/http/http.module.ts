@@ -45,7 +45,7 @@ import { listRoutes, ROUTES } from "./route-table.ts";
         config: MasterConfig,
         registry: Registry,
         logger: Logger,
-      ) => new MasterLimits({ control, book, config, registry, logger }),
+      ) => MasterLimits.open({ control, book, config, registry, logger }),
     },
     {
       provide: CallLimiter,
