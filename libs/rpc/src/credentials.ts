@@ -53,10 +53,6 @@ export function toPlainCredentials({ tls, clusterToken, node }: NodeCredentials)
   return { clusterToken, node, tls: tls?.material };
 }
 
-export function fromPlainCredentials({ tls, ...rest }: PlainCredentials): NodeCredentials {
-  return { ...rest, tls: tls && new TlsIdentity(tls) };
-}
-
 /** Set on each call by this process only; values from callers are dropped. */
 const CALLER_KEY = "heddle-caller";
 /** The cluster of a calling master. */

@@ -1,9 +1,8 @@
 import { AppError } from "@heddle/base/errors";
+import type { ParameterChunk__Output } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import { type CopyingSink, DataRoute } from "@heddle/parameters/data-plane/data-route";
-import { takeMethod } from "@heddle/parameters/shards/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
-import { bulkChannelOptions } from "@heddle/rpc/channel-options";
-import { Peer } from "@heddle/rpc/peer";
+import type { PartPeers } from "./part-peers.ts";
 
 /** A part that a worker has announced. */
 export interface AnnouncedPart {
@@ -24,7 +23,7 @@ export class PartFetcher {
   readonly #certificates = new Map<number, string>();
   readonly #isEncrypted: boolean;
   readonly #routes = new Map<number, DataRoute>();
-  readonly #peers = new Map<string, Peer>();
+  #peers: Promise<PartPeers> | undefined;
   #path = "";
 
   constructor(isEncrypted: boolean) {
@@ -55,7 +54,7 @@ export class PartFetcher {
     sink: () => CopyingSink,
     signal: AbortSignal,
   ): Promise<number> {
-    const { jobId, attempt, shard } = spec;
+    const { shard } = spec;
     const route = this.#route(part.rank);
     const limited = AbortSignal.any([signal, AbortSignal.timeout(TAKE_MS)]);
     for (let tried = 1; ; tried++) {
@@ -66,11 +65,7 @@ export class PartFetcher {
           request: { shard, clock: part.clock },
           sink,
           signal: limited,
-          overGrpc: (address, abort) => {
-            const request = { id: { jobId, attempt, shard }, clock: part.clock };
-            const peer = this.#peer(address, part.rank, spec.jobToken);
-            return peer.serverStream(takeMethod, request, abort);
-          },
+          overGrpc: (address, abort) => this.#overGrpc(spec, part, address, abort),
         });
         this.#path = route.path;
         return head.bytes;
@@ -84,9 +79,8 @@ export class PartFetcher {
 
   close(): void {
     for (const route of this.#routes.values()) route.close();
-    for (const peer of this.#peers.values()) peer.close();
+    void this.#peers?.then((peers) => peers.close());
     this.#routes.clear();
-    this.#peers.clear();
   }
 
   #route(rank: number): DataRoute {
@@ -95,26 +89,15 @@ export class PartFetcher {
     return known;
   }
 
-  /**
-   * The peer is a task, not a node: it receives the attempt's token and no credentials of this
-   * server.
-   */
-  #peer(address: string, rank: number, jobToken: Uint8Array): Peer {
+  /** Over gRPC, where no faster path works. */
+  async *#overGrpc(
+    spec: ShardSpec,
+    { rank, clock }: AnnouncedPart,
+    address: string,
+    signal: AbortSignal,
+  ): AsyncGenerator<ParameterChunk__Output> {
     const certificate = this.#isEncrypted ? (this.#certificates.get(rank) ?? "") : undefined;
-    if (certificate === "") {
-      throw new AppError("precondition_failed", `rank ${rank} has sent no certificate`);
-    }
-    const shown = { jobToken: Buffer.from(jobToken).toString("hex"), certificate };
-    const key = [rank, address, shown.jobToken, certificate].join();
-    for (const [other, peer] of this.#peers) {
-      if (other === key) return peer;
-      // An earlier task of the rank: its parts are not accepted any more.
-      if (!other.startsWith(`${rank},`)) continue;
-      peer.close();
-      this.#peers.delete(other);
-    }
-    const peer = new Peer(address, shown, "worker", bulkChannelOptions);
-    this.#peers.set(key, peer);
-    return peer;
+    this.#peers ??= import("./part-peers.ts").then(({ PartPeers }) => new PartPeers());
+    yield* (await this.#peers).take({ rank, address, certificate }, spec, clock, signal);
   }
 }

@@ -1,33 +1,30 @@
 import { parentPort, workerData } from "node:worker_threads";
-import { retry } from "@heddle/base/async/retry";
-import { AppError } from "@heddle/base/errors";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-plane/data-listener";
 import { pushAnswer, readPush } from "@heddle/parameters/data-plane/push-announcement";
-import { shardMethods } from "@heddle/parameters/shards/shard-methods";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
 import { answerCalls } from "@heddle/parameters/thread-calls";
-import { type CallerCredentials, fromPlainCredentials } from "@heddle/rpc/credentials";
-import { Peer } from "@heddle/rpc/peer";
+import type { CallerCredentials } from "@heddle/rpc/credentials";
+import { fromPlainCredentials } from "@heddle/rpc/plain-credentials";
 import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
-import { restoreShard } from "../checkpoint/restore-shard.ts";
 import { RefusalCounts } from "../refusal-counts.ts";
 import { pulledPieces, ShardSlab, slabPlan } from "../slab/shard-slab.ts";
+import type { NormExchange } from "./norm-exchange.ts";
 import { PartFetcher } from "./part-fetcher.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
 import type { GateRelease } from "./update-gate.ts";
 
 // The thread of one shard: its slab, data connections and rules. The process's main thread calls it
-// by messages and shares the slab's memory.
+// by messages and shares the slab's memory. What calls others over gRPC is imported where a shard
+// first needs it, which most never do: loading gRPC is half of a thread's start.
 
 const start = workerData as ShardStart;
 const port = parentPort;
 if (!port) throw new Error("a shard's thread is started by the parameter server");
 
-const NORM_MS = 60_000;
 const slab = new ShardSlab(slabPlan(start.spec));
-const credentials = fromPlainCredentials(start.credentials);
+const credentials = await fromPlainCredentials(start.credentials);
 const { tls } = credentials;
 const taker = new PartFetcher(tls !== undefined);
 const refusals = new RefusalCounts(start.refusals);
@@ -35,7 +32,7 @@ const onInvalid = () => refusals.add("invalid");
 const shard = new Shard(start.spec, slab, { taker, exchangeNorm, onInvalid });
 const leases = new Map<number, GateRelease>();
 let lastLease = 0;
-let first: { readonly peer: Peer; readonly attempt: number } | undefined;
+let norms: Promise<NormExchange> | undefined;
 
 const listener = new DataListener({
   token: start.spec.jobToken,
@@ -91,10 +88,12 @@ const api: ShardApi = {
       release();
     }
   },
-  restore: (source, signal) =>
-    shard.restore(() =>
+  restore: async (source, signal) => {
+    const { restoreShard } = await import("../checkpoint/restore-shard.ts");
+    return shard.restore(() =>
       restoreShard(shard.spec, slab, { ...source, credentials: callingFor(shard.spec) }, signal),
-    ),
+    );
+  },
 };
 answerCalls(port, api);
 port.postMessage({ call: 0, result: slab.memory });
@@ -134,30 +133,14 @@ function callingFor({ ticket }: ShardSpec): CallerCredentials {
   return credentials;
 }
 
-/** Shard 0's server adds up; while it is unreachable the update waits. */
+/** The norm over all shards of the squares of this one. */
 async function exchangeNorm(
   spec: ShardSpec,
   version: number,
   squares: number,
   signal: AbortSignal,
 ): Promise<number> {
-  const { jobId, attempt, shard: index, servers } = spec;
-  if (servers.length === 1) return squares;
-  const request = { id: { jobId, attempt, shard: index }, version, squares };
-  const add = () => {
-    const peer = firstServer(servers[0] ?? "", spec);
-    return peer.unary(shardMethods.addNorm, request, { deadlineMs: NORM_MS, signal });
-  };
-  const isPassing = (error: unknown) => error instanceof AppError && error.retryable;
-  const backoff = { baseMs: 20, maxMs: 1_000 };
-  return (await retry(add, { backoff, signal, isPassing })).squares;
-}
-
-/** One connection, kept while the job's first server stays the same. */
-function firstServer(address: string, spec: ShardSpec): Peer {
-  if (first?.peer.address === address && first.attempt === spec.attempt) return first.peer;
-  first?.peer.close();
-  const peer = new Peer(address, callingFor(spec), "parameter-server");
-  first = { peer, attempt: spec.attempt };
-  return peer;
+  if (spec.servers.length === 1) return squares;
+  norms ??= import("./norm-exchange.ts").then(({ NormExchange }) => new NormExchange(callingFor));
+  return (await norms).exchange(spec, version, squares, signal);
 }

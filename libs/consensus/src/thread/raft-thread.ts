@@ -3,6 +3,7 @@ import { OncePerTurn } from "@heddle/base/async/once-per-turn";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
+import { fromPlainCredentials } from "@heddle/rpc/plain-credentials";
 import { dedicatedStorageFiles } from "@heddle/storage/storage-files";
 import { askMember } from "../member/ask-member.ts";
 import type { Member, Transport } from "../ports.ts";
@@ -332,16 +333,8 @@ class RaftThread {
   }
 }
 
-/** gRPC is loaded where it is needed, half of this thread's start: not in a group of one without TLS. */
-async function credentialsOf({
-  credentials,
-  identity,
-}: RaftThreadOptions): Promise<NodeCredentials> {
-  const { tls, ...rest } = credentials;
-  const node = { role: "master", name: identity.name } as const;
-  if (!tls) return { ...rest, node };
-  const { fromPlainCredentials } = await import("@heddle/rpc/credentials");
-  return fromPlainCredentials({ ...rest, node, tls });
+function credentialsOf({ credentials, identity }: RaftThreadOptions): Promise<NodeCredentials> {
+  return fromPlainCredentials({ ...credentials, node: { role: "master", name: identity.name } });
 }
 
 if (!parentPort) throw new Error("raft-thread runs as a worker thread only");
