@@ -133,8 +133,8 @@ import type {
   UnloadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
+import { servicesOf } from "./definitions/service-definitions.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
-import { servicesOf } from "./service-definitions.ts";
 
 /** Every service of proto/*.proto for grpc-js, by its full name. */
 export const services = servicesOf(DESCRIPTORS);

@@ -9,7 +9,7 @@ import { pieceBytes } from "../checkpoint/checkpoint-format.ts";
 import { writePiece } from "../checkpoint/checkpoint-store.ts";
 import { RefusalCounts } from "../refusal-counts.ts";
 import { pulledPieces, ShardSlab, slabPlan } from "../slab/shard-slab.ts";
-import type { NormExchange } from "./norm-exchange.ts";
+import type { NormRequests } from "./norm-requests.ts";
 import { PartFetcher } from "./part-fetcher.ts";
 import { Shard } from "./shard.ts";
 import type { ShardApi, ShardStart } from "./shard-api.ts";
@@ -32,7 +32,7 @@ const onInvalid = () => refusals.add("invalid");
 const shard = new Shard(start.spec, slab, { taker, exchangeNorm, onInvalid });
 const leases = new Map<number, GateRelease>();
 let lastLease = 0;
-let norms: Promise<NormExchange> | undefined;
+let norms: Promise<NormRequests> | undefined;
 
 const listener = new DataListener({
   token: start.spec.jobToken,
@@ -141,6 +141,6 @@ async function exchangeNorm(
   signal: AbortSignal,
 ): Promise<number> {
   if (spec.servers.length === 1) return squares;
-  norms ??= import("./norm-exchange.ts").then(({ NormExchange }) => new NormExchange(callingFor));
+  norms ??= import("./norm-requests.ts").then(({ NormRequests }) => new NormRequests(callingFor));
   return (await norms).exchange(spec, version, squares, signal);
 }

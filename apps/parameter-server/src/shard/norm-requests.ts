@@ -9,7 +9,7 @@ const NORM_MS = 60_000;
 const BACKOFF = { baseMs: 20, maxMs: 1_000 };
 
 /** Has a job's first server add up the squares of its shards. */
-export class NormExchange {
+export class NormRequests {
   readonly #callingFor: (spec: ShardSpec) => CallerCredentials;
   #first: { readonly peer: Peer; readonly attempt: number } | undefined;
 
