@@ -7,6 +7,7 @@ import { ERROR_MEANINGS } from "@heddle/contracts/api/errors";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { OPERATIONS } from "@heddle/contracts/api/operations";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
+import { exampleFile } from "@heddle/contracts/configuration/settings-text";
 import { EVENT_TYPES } from "@heddle/contracts/event-types";
 import { TRAINING_CONFIGS } from "@heddle/contracts/training";
 import { Command } from "commander";
@@ -32,6 +33,11 @@ export function referencePages(): Readonly<Record<string, string>> {
       "Commands",
       "users of the command line: every verb and option; `heddle VERB --help` prints the same",
       commandList(),
+    ),
+    "configuration.md": page(
+      "The configuration file of a master",
+      "operators: every setting, as `heddle config example` prints it; flags and variables are in [flags](flags.md)",
+      `\`\`\`yaml\n${exampleFile().trimEnd()}\n\`\`\``,
     ),
     "errors.md": page(
       "Error codes",

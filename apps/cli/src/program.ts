@@ -3,6 +3,7 @@ import { Argument, Command, Option } from "commander";
 import { addAccess } from "./access-verbs.ts";
 import { addAuth } from "./auth-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
+import { addConfig } from "./config/config-verbs.ts";
 import { addEvents, addWebhooks } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
@@ -45,6 +46,7 @@ export function makeProgram(lazy: Lazy): Command {
   addEvents(program, lazy);
   addWebhooks(program, lazy);
   addPlugins(program, lazy);
+  addConfig(program, lazy);
   program
     .command("completion")
     .description("print the script that completes commands in a shell")

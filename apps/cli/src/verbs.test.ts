@@ -104,6 +104,9 @@ const WITHOUT_CLUSTER = [
   "endpoints list",
   "events verify",
   "plugins run",
+  "config validate",
+  "config schema",
+  "config example",
   "cluster restore",
   "cluster recover",
 ];

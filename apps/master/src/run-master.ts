@@ -6,12 +6,13 @@ import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
+import { masterUsage } from "@heddle/contracts/configuration/settings-text";
 import { createLogger, type Logger } from "@heddle/observability/logger";
 import { parseJoinToken } from "@heddle/pki/join-token";
 import { closeContext } from "@heddle/rpc/nest/close-context";
 import type { INestApplicationContext } from "@nestjs/common";
 import { readAuthFile } from "./config/auth-file.ts";
-import { type MasterConfig, readConfig, secretPathsOf, usageText } from "./config/config.ts";
+import { type MasterConfig, readConfig, readConfigFile, secretPathsOf } from "./config/config.ts";
 import { VERSION } from "./config/version.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./control-plane/catalog/seed.ts";
 import { readJoinToken } from "./control-plane/enrollment/master-credentials.ts";
@@ -41,11 +42,11 @@ export async function runMaster(
   newestVersion?: number,
 ): Promise<void> {
   if (args.includes("--help")) {
-    process.stdout.write(usageText());
+    process.stdout.write(masterUsage());
     return;
   }
   try {
-    const config = readConfig(args, process.env);
+    const config = readConfig(args, process.env, await readConfigFile(args, process.env));
     const logger = createLogger({ service: "master", level: config.logLevel });
     registerSecretPaths(secretPathsOf(config), (message) => logger.warn(message));
     const goOn = (error: AppError) => goOnWithoutMemory(error, config, logger);
@@ -62,7 +63,7 @@ export async function runMaster(
     // Last, because its reader may send a signal at once.
     running.logger.info({ ...running.addresses, version: VERSION }, "ready");
   } catch (thrown) {
-    process.stderr.write(`heddle master could not start: ${startFailure(thrown, args)}\n`);
+    process.stderr.write(`heddle master could not start: ${await startFailure(thrown, args)}\n`);
     process.exit(exitCodeOf(thrown));
   }
 }
@@ -205,9 +206,10 @@ function exitCodeOf(thrown: unknown): number {
   return code === "member_removed" ? ERROR_TABLE[code].exit : 1;
 }
 
-function startFailure(thrown: unknown, args: readonly string[]): string {
+async function startFailure(thrown: unknown, args: readonly string[]): Promise<string> {
   if (isDiskFull(thrown)) {
-    const { dataDirectory, walSegmentBytes } = readConfig(args, process.env);
+    const file = await readConfigFile(args, process.env);
+    const { dataDirectory, walSegmentBytes } = readConfig(args, process.env, file);
     return `the disk of its data directory ${dataDirectory} is full (ENOSPC); a start needs ${walSegmentBytes / 2 ** 20} MiB there for a file of the log, and some more. Make room there, or choose another --data.`;
   }
   const { code, address, port } = (thrown ?? {}) as Partial<
