@@ -1,7 +1,7 @@
 // holds: start-documented-commands
 
 import { execFile } from "node:child_process";
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
@@ -69,6 +69,7 @@ beforeAll(async () => {
   cluster = new DrivenProcess([process.execPath, MAIN, "up", ...place, ...offers], {
     HOME: home,
     HEDDLE_DRAIN_MS: "100",
+    HEDDLE_SECRETS_KEY: randomBytes(32).toString("base64"),
   });
   await cluster.printed(/Ctrl-C stops everything/);
 }, PATIENCE_MS);

@@ -14,30 +14,30 @@ function addRoles(program: Command, lazy: Lazy): void {
   roles
     .command("list")
     .description("list the roles with their permissions")
-    .action(lazy(async () => (await import("./commands/access.ts")).listRoles));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).listRoles));
   roles
     .command("get")
     .description("show a role")
     .argument("<name>", "name of the role")
-    .action(lazy(async () => (await import("./commands/access.ts")).getRole));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).getRole));
   roles
     .command("set")
     .description("create or replace a role of the cluster's own")
     .argument("<name>", "name of the role")
     .requiredOption("--permissions <list>", "comma-separated permissions, for example jobs:*")
     .option("--description <text>", "what the role is for")
-    .action(lazy(async () => (await import("./commands/access.ts")).setRole));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).setRole));
   roles
     .command("remove")
     .description("remove a role that nothing names")
     .argument("<name>", "name of the role")
-    .action(lazy(async () => (await import("./commands/access.ts")).removeRole));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).removeRole));
   roles
     .command("policy")
     .description("show or set the default role and the roles of administrators")
     .option("--default-role <name>", "role of users without any other; none for no role")
     .option("--admin-roles <list>", "comma-separated roles that grant everything")
-    .action(lazy(async () => (await import("./commands/access.ts")).accessPolicy));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).accessPolicy));
 }
 
 function addBindings(program: Command, lazy: Lazy): void {
@@ -49,12 +49,12 @@ function addBindings(program: Command, lazy: Lazy): void {
     .option("--subject <name>", "only of that user, group or key")
     .option("--role <name>", "only of that role")
     .option("--project <name>", "only in that project")
-    .action(lazy(async () => (await import("./commands/access.ts")).listBindings));
+    .action(lazy(async () => (await import("./commands/access/access.ts")).listBindings));
   binding(bindings.command("add").description("give a role to a user, group or key")).action(
-    lazy(async () => (await import("./commands/access.ts")).addBinding),
+    lazy(async () => (await import("./commands/access/access.ts")).addBinding),
   );
   binding(bindings.command("remove").description("take a role from a user, group or key")).action(
-    lazy(async () => (await import("./commands/access.ts")).removeBinding),
+    lazy(async () => (await import("./commands/access/access.ts")).removeBinding),
   );
 }
 

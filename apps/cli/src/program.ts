@@ -9,6 +9,7 @@ import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 import { addLimits, addUsage } from "./limit-verbs.ts";
 import { addPlugins } from "./plugin-verbs.ts";
+import { addSecrets } from "./secret-verbs.ts";
 
 /**
  * All verbs with their arguments and options. Only commander is loaded here: `lazy` loads a verb's
@@ -37,6 +38,7 @@ export function makeProgram(lazy: Lazy): Command {
   addKeys(program, lazy);
   addAuth(program, lazy);
   addAccess(program, lazy);
+  addSecrets(program, lazy);
   addLimits(program, lazy);
   addUsage(program, lazy);
   addFiles(program, lazy);

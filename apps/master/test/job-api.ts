@@ -1,3 +1,4 @@
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import { eventually } from "@heddle/base/testing/eventually";
 import type { JobsCommand, TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import type { NodeOffer, TaskExitRecord } from "@heddle/control/jobs/records/records";
@@ -15,9 +16,9 @@ export class JobApi {
     this.master = master;
   }
 
-  static async start(): Promise<JobApi> {
+  static async start(keys?: SecretKeys): Promise<JobApi> {
     const jobTimes = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
-    return new JobApi(await startTestMaster({ jobTimes }, [OrchestrationModule]));
+    return new JobApi(await startTestMaster({ jobTimes }, [OrchestrationModule], keys));
   }
 
   async close(): Promise<void> {

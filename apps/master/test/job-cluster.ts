@@ -50,9 +50,14 @@ export class JobCluster {
   /** The output of each worker. */
   readonly output = new Map<string, string>();
 
-  constructor(masters: number, times: { readonly leaseMs: number; readonly nodeLostMs: number }) {
+  /** `env` is asked at each start of a master. */
+  constructor(
+    masters: number,
+    times: { readonly leaseMs: number; readonly nodeLostMs: number },
+    env: () => NodeJS.ProcessEnv = () => ({}),
+  ) {
     const flags = ["--lease-ms", String(times.leaseMs), "--node-lost-ms", String(times.nodeLostMs)];
-    this.masters = new MasterGroup(masters, flags, () => ({}), REAL_MASTER);
+    this.masters = new MasterGroup(masters, flags, () => ({ env: env() }), REAL_MASTER);
   }
 
   /** The given settings apply in addition to the common ones. */

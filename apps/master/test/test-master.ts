@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
+import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { ControlCommand } from "@heddle/control/command";
 import type { DocumentIndex } from "@heddle/control/documents/document-index";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
@@ -64,6 +65,10 @@ export class VolatileControl implements ControlPlane {
     return this.#replicated.keptAnswer(id);
   }
 
+  useSecretsKey(id: string): void {
+    this.#replicated.apply({ type: "secrets.key", atMs: 0, id }, this.appliedIndex + 1);
+  }
+
   /** All replicated state as lines of JSON. */
   snapshot(): Iterable<string> {
     return this.#replicated.snapshot();
@@ -97,15 +102,20 @@ export function scriptedCluster(
 
 class ScriptedCluster {}
 
-/** A master over real HTTP; `more` are modules beside the scripted cluster. */
+/**
+ * A master over real HTTP; `more` are modules beside the scripted cluster, the first of `keys`
+ * encrypts.
+ */
 export async function startTestMaster(
   settings: TestSettings = {},
   more: NonNullable<DynamicModule["imports"]> = [],
+  keys?: SecretKeys,
 ): Promise<TestMaster> {
   const folder = mkdtempSync(join(tmpdir(), "heddle-test-master-"));
   const dispatch = new ScriptedDispatch();
   const directory = new ListedNodes();
   const control = new VolatileControl();
+  if (keys) control.useSecretsKey(keys.ids[0] ?? "");
   await control.propose({ type: "model.register", atMs: 0, model: MODEL, deployment: DEPLOYMENT });
   const addKey = async (record: Partial<ApiKeyRecord> = {}) => {
     const { id, text } = createApiKey("test");
@@ -118,7 +128,7 @@ export async function startTestMaster(
   const config = testConfig(folder, settings);
   const logger = createLogger({ service: "master-test", level: "silent" });
   const credentials = { clusterToken: "unused" };
-  const open = { control, pepper: TEST_PEPPER, credentials, authorityHash: undefined };
+  const open = { control, pepper: TEST_PEPPER, credentials, keys, authorityHash: undefined };
   const cluster = [scriptedCluster(directory, dispatch), ...more];
   const { app, url, close } = await startMaster(
     masterModule(config, logger, open, cluster),

@@ -32,7 +32,7 @@ const TEXT_MARK = "heddle-sealed:";
 
 /** The purposes of sealed texts. */
 type Purpose =
-  `${"log entry" | "snapshot" | "authority" | "node certificate" | "member key" | "document"}${string}`;
+  `${"log entry" | "snapshot" | "authority" | "node certificate" | "member key" | "document" | "job secret"}${string}`;
 
 interface Sealing {
   readonly salt: Buffer;

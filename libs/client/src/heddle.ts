@@ -7,6 +7,7 @@ import { Models } from "./resources/cluster/models.ts";
 import { Plugins } from "./resources/cluster/plugins.ts";
 import { Projects } from "./resources/cluster/projects.ts";
 import { Queues } from "./resources/cluster/queues.ts";
+import { SecretsResource } from "./resources/cluster/secrets.ts";
 import { Settings } from "./resources/cluster/settings.ts";
 import { UsageResource } from "./resources/cluster/usage.ts";
 import { Webhooks } from "./resources/cluster/webhooks.ts";
@@ -39,6 +40,7 @@ export class Heddle {
   readonly events: Events;
   readonly webhooks: Webhooks;
   readonly cluster: Cluster;
+  readonly secrets: SecretsResource;
   readonly settings: Settings;
   readonly plugins: Plugins;
   readonly keys: Keys;
@@ -69,6 +71,7 @@ export class Heddle {
     this.events = new Events(transport);
     this.webhooks = new Webhooks(transport);
     this.cluster = new Cluster(transport);
+    this.secrets = new SecretsResource(transport);
     this.settings = new Settings(transport);
     this.plugins = new Plugins(transport);
     this.keys = new Keys(transport);

@@ -23,6 +23,7 @@ export const EVENT_TYPES = {
   QUOTA_CHANGE: "The quota of a project was changed.",
   QUEUE_CHANGE: "A queue was changed.",
   WEBHOOK_CHANGE: "A webhook was created or removed, or got another secret.",
+  SECRET_CHANGE: "A secret of a project was set or removed.",
   SETTING_CHANGE: "A setting of the cluster was changed.",
   ROLE_CHANGE: "A role was changed or removed.",
   ACCESS_GRANT: "A role was given.",

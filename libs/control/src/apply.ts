@@ -107,6 +107,7 @@ export function emptyState(): ControlState {
     roles: new Map(),
     bindings: new Map(),
     access: new Map(),
+    secrets: new Map(),
     webhooks: new Map(),
     webhookProgress: new Map(),
     eventNames: new Map(),

@@ -11,6 +11,7 @@ import {
   LIMITS_SUBJECTS,
   NEWEST_VERSION,
   PLAN_ENTRIES,
+  RECORDS_EVENTS,
   SEALED,
   STANDARD_TERMS,
 } from "./cluster-version.ts";
@@ -50,6 +51,7 @@ const GOLDEN = [
   STANDARD_TERMS,
   LIMITS_SUBJECTS,
   BINDS_ROLES,
+  RECORDS_EVENTS,
 ];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {

@@ -31,8 +31,10 @@ export const BINDS_ROLES = 8;
 export const RECORDS_EVENTS = 9;
 /** A setting decides whether projects share cached prefixes. */
 export const SALTS_CACHES = 9;
+/** Secrets of projects, which jobs name. */
+export const KEEPS_SECRETS = 10;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = RECORDS_EVENTS;
+export const NEWEST_VERSION = KEEPS_SECRETS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

@@ -6,6 +6,7 @@ import type { AuditCommand } from "./audit/records.ts";
 import type { WebhookCommand } from "./audit/webhook-records.ts";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
 import type { JobsCommand, LoggedEntry, LoggedJobsCommand } from "./jobs/records/commands.ts";
+import type { SecretCommand } from "./secrets/records.ts";
 import type {
   ApiKeyRecord,
   DeploymentRecord,
@@ -25,6 +26,7 @@ export type ControlCommand =
   | CatalogCommand
   | DocumentsCommand
   | JobsCommand
+  | SecretCommand
   | WebhookCommand;
 
 /** The same as a log holds it, in the present or an earlier form. */
@@ -34,6 +36,7 @@ export type LoggedCommand =
   | CatalogCommand
   | DocumentsCommand
   | LoggedJobsCommand
+  | SecretCommand
   | WebhookCommand;
 
 /** Changes of keys and models. */

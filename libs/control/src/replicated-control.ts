@@ -13,6 +13,7 @@ import type { AuditContext } from "./audit/records.ts";
 import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
+  KEEPS_SECRETS,
   NEWEST_VERSION,
   RECORDS_EVENTS,
   raiseVersion,
@@ -35,6 +36,7 @@ import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-mach
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import { readCommand } from "./jobs/records/logged-command.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
+import { changeSecret, isSecretCommand } from "./secrets/secret-changes.ts";
 import { NO_SESSIONS_FROM, type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
 import { BOUNDED_FROM, growthRefusal } from "./state-limits.ts";
@@ -288,25 +290,22 @@ export class ReplicatedControl {
     if (refusal) return refusal;
     const now = { index, atMs: this.#logTimeMs, version };
     if (isJobsCommand(command)) return this.#jobs.apply(command, now);
+    const since = (first: number, change: () => ControlReply) =>
+      version < first ? this.#unknown(command.type) : change();
     if (isAccessCommand(command)) {
-      return version < BINDS_ROLES
-        ? this.#unknown(command.type)
-        : changeAccess(this.state, command);
+      return since(BINDS_ROLES, () => changeAccess(this.state, command));
     }
     if (isAuditCommand(command)) {
-      return version < RECORDS_EVENTS
-        ? this.#unknown(command.type)
-        : changeAudit(this.state, command);
+      return since(RECORDS_EVENTS, () => changeAudit(this.state, command));
     }
     if (isWebhookCommand(command)) {
-      return version < RECORDS_EVENTS
-        ? this.#unknown(command.type)
-        : changeWebhook(this.state, command);
+      return since(RECORDS_EVENTS, () => changeWebhook(this.state, command));
+    }
+    if (isSecretCommand(command)) {
+      return since(KEEPS_SECRETS, () => changeSecret(this.state, command));
     }
     if (!isDocumentsCommand(command)) return apply(this.state, command);
-    return version < STORES_DOCUMENTS
-      ? this.#unknown(command.type)
-      : this.#documents.apply(command, now);
+    return since(STORES_DOCUMENTS, () => this.#documents.apply(command, now));
   }
 
   #keepSecret(name: string, value: string): ControlReply {

@@ -3,6 +3,7 @@ import { BOUNDED_RECORDS, HARDENED, versionOf } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
 import { limitsKey } from "./limits.ts";
+import { secretKey } from "./secrets/records.ts";
 import type { ControlState } from "./state.ts";
 
 /**
@@ -23,6 +24,7 @@ const STATE_KINDS = {
       "roles",
       "bindings",
       "access",
+      "secrets",
     ],
     share: 0.1,
   },
@@ -159,6 +161,9 @@ function replacedRecord(state: ControlState, command: ControlCommand): object | 
       return state.servers.get(command.server.id);
     case "role.set":
       return state.roles.get(command.name);
+    case "secret.set":
+    case "secret.reseal":
+      return state.secrets.get(secretKey(command));
     case "project.set":
       return state.projects.get(command.name);
     case "queue.set":
@@ -178,6 +183,7 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "join.create": "catalog",
   "limits.set": "catalog",
   "role.set": "catalog",
+  "secret.set": "catalog",
   "binding.add": "catalog",
   "model.register": "catalog",
   "node.join": "cluster",
@@ -203,6 +209,8 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
       return true;
     case "role.set":
       return !state.roles.has(command.name);
+    case "secret.set":
+      return !state.secrets.has(secretKey(command));
     case "limits.set":
       return !state.limits.has(limitsKey(command));
     case "model.register":

@@ -6,6 +6,7 @@ import type { EventName } from "./audit/records.ts";
 import type { WebhookProgress, WebhookRecord } from "./audit/webhook-records.ts";
 import type { DocumentRecord } from "./documents/records.ts";
 import type { JobsState, ReplicaResources } from "./jobs/records/records.ts";
+import type { SecretRecord } from "./secrets/records.ts";
 import type { MasterUsage } from "./usage-sum.ts";
 
 /**
@@ -39,6 +40,8 @@ export interface ControlState extends JobsState {
   readonly bindings: Map<string, SubjectRecord>;
   /** The access policy; its defaults hold while it is absent. */
   readonly access: Map<"policy", AccessPolicyRecord>;
+  /** Secrets of projects, by `secretKey`. */
+  readonly secrets: Map<string, SecretRecord>;
   /** Where events are sent, by id. */
   readonly webhooks: Map<string, WebhookRecord>;
   /** How far each of them is. */

@@ -38,6 +38,7 @@ import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
 import { PluginRoutesModule } from "./plugins/plugin-routes.module.ts";
 import { PluginsController } from "./plugins/plugins.controller.ts";
+import { SecretsController } from "./secrets/secrets.controller.ts";
 import { UsageController } from "./usage/usage.controller.ts";
 
 /** The orchestration API: jobs, models, keys, nodes and the cluster. */
@@ -68,6 +69,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     EventProofsController,
     WebhooksController,
     QuotasController,
+    SecretsController,
     WorkersController,
     BackupController,
     ClusterController,

@@ -2,6 +2,7 @@ import { NO_SECRET_KEYS, SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { DynamicModule } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "./control-plane.ts";
+import { ProjectSecrets } from "./project-secrets.ts";
 
 /** The injection token of the secret that all masters share. */
 export const PEPPER = Symbol("pepper");
@@ -31,6 +32,7 @@ export function controlPlaneModule(open: OpenControlPlane): DynamicModule {
     { provide: CREDENTIALS, useValue: open.credentials },
     { provide: SecretKeys, useValue: open.keys ?? NO_SECRET_KEYS },
     { provide: AUTHORITY_HASH, useValue: open.authorityHash ?? null },
+    ProjectSecrets,
   ];
   return { module: ControlPlaneModule, global: true, providers, exports: providers };
 }

@@ -3,7 +3,11 @@ import { JobLoops } from "./job-loops.ts";
 import { LeaderLoops } from "./leader-loops.ts";
 import { LostNodeLoop } from "./lost-node-loop.ts";
 import { SchedulingModule } from "./scheduling/scheduling.module.ts";
+import { SecretLoop } from "./secret-loop.ts";
 
 /** The leader's loops for jobs that need no connection to a worker. */
-@Module({ imports: [SchedulingModule], providers: [LeaderLoops, JobLoops, LostNodeLoop] })
+@Module({
+  imports: [SchedulingModule],
+  providers: [LeaderLoops, JobLoops, LostNodeLoop, SecretLoop],
+})
 export class OrchestrationModule {}

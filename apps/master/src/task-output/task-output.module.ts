@@ -7,6 +7,7 @@ import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CREDENTIALS, PEPPER } from "../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
+import { ProjectSecrets } from "../control-plane/project-secrets.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
 import { ArtifactReader } from "./artifact-reader.ts";
 import type { LogName } from "./log-name.ts";
@@ -32,9 +33,8 @@ const MAX_ASKED_WORKERS = 16;
     },
     {
       provide: TaskSecrets,
-      inject: [PEPPER, CREDENTIALS, CONTROL_PLANE],
-      useFactory: (pepper: Uint8Array, credentials: NodeCredentials, { group }: ControlPlane) =>
-        new TaskSecrets(pepper, credentials, () => group?.status().cluster ?? ""),
+      inject: [PEPPER, CREDENTIALS, CONTROL_PLANE, ProjectSecrets],
+      useFactory: openSecrets,
     },
     {
       provide: LogRepair,
@@ -65,6 +65,16 @@ export class TaskOutputModule implements OnApplicationShutdown {
   onApplicationShutdown(): Promise<void> {
     return this.#store.close();
   }
+}
+
+function openSecrets(
+  pepper: Uint8Array,
+  credentials: NodeCredentials,
+  { group }: ControlPlane,
+  secrets: ProjectSecrets,
+): TaskSecrets {
+  const cluster = () => group?.status().cluster ?? "";
+  return new TaskSecrets(pepper, credentials, cluster, (spec) => secrets.variables(spec));
 }
 
 function openRepair(

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import type { TaskRecord } from "@heddle/control/jobs/records/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { issueTicket } from "@heddle/rpc/job-ticket";
@@ -11,6 +12,7 @@ const REUSE_MS = 60_000;
 const MAX_TICKETS = 256;
 
 type TaskName = Pick<TaskRecord, "jobId" | "attempt" | "rank" | "incarnation">;
+type VariablesOf = (spec: SubmitJob) => Record<string, string>;
 type AttemptName = Pick<TaskRecord, "jobId" | "attempt">;
 
 /** Secrets for tasks, derived from the masters' shared secret and this one's key. */
@@ -18,13 +20,21 @@ export class TaskSecrets {
   readonly #pepper: Uint8Array;
   readonly #own: NodeCredentials;
   readonly #cluster: () => string;
+  /** The variables of a job that are secrets of its project; throws where one does not decrypt. */
+  readonly variables: VariablesOf;
   readonly #tickets = new Map<string, { readonly ticket: string; readonly issuedMs: number }>();
 
   /** `cluster` returns the cluster's id; empty for a master without a group. */
-  constructor(pepper: Uint8Array, own: NodeCredentials, cluster: () => string) {
+  constructor(
+    pepper: Uint8Array,
+    own: NodeCredentials,
+    cluster: () => string,
+    variables: VariablesOf = () => ({}),
+  ) {
     this.#pepper = pepper;
     this.#own = own;
     this.#cluster = cluster;
+    this.variables = variables;
   }
 
   /** Equal on every master, so that a new leader continues a gang that is starting. */

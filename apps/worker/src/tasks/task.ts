@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { toAppError } from "@heddle/base/errors";
+import { HiddenValues } from "@heddle/base/hidden-values";
 import { repeatedWait } from "@heddle/base/repeated-wait";
 import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
@@ -45,6 +46,7 @@ const NO_PLACES: GangPlaces = {
   nodes: [],
   jobToken: new Uint8Array(),
   ticket: "",
+  secretVariables: {},
 };
 
 /** One task on this worker, from its lease to its end. */
@@ -68,6 +70,8 @@ export class Task {
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
   #work: Promise<void> = Promise.resolve();
   #forgotten = false;
+  /** Values of secrets that its program knows. */
+  #hidden = new HiddenValues([]);
   /** Serializes changes of its directory, until the directory is removed. */
   readonly #keeping = new SerialQueue();
   readonly #onFault = (error: unknown) => {
@@ -226,6 +230,7 @@ export class Task {
     const { executor, launches } = this.#context;
     const { signal } = this.#ending;
     this.#startedUnixMs = Date.now();
+    this.#hidden = new HiddenValues(Object.values(places.secretVariables));
     try {
       const launch = await this.#launch(places);
       await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
@@ -263,6 +268,7 @@ export class Task {
       configFile: directory.config,
       gpus: node.gpus(),
       own: process.env,
+      secretVariables: places.secretVariables,
     });
     return {
       plan,
@@ -272,6 +278,7 @@ export class Task {
       directory: directory.path,
       workingDirectory: resolve(directory.work, plan.spec.workingDirectory),
       environment,
+      secretVariables: places.secretVariables,
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
       mounts: [
@@ -415,10 +422,11 @@ export class Task {
     const isDone = end.exitCode === 0 && !asked && !this.#verdict;
     const artifacts = isDone ? await this.#keepArtifacts() : [];
     const verdict = this.#verdict;
-    const lastLines = await this.streams.lastLines(LAST_LINE_COUNT).catch((error: unknown) => {
+    const saidLines = await this.streams.lastLines(LAST_LINE_COUNT).catch((error: unknown) => {
       onFault(error);
       return [];
     });
+    const lastLines = saidLines.map((line) => this.#hidden.hide(line));
     const { reason, message } =
       asked && !verdict
         ? { reason: "", message: `stopped: ${this.#stopWhy}` }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { isImageReference } from "../image-reference.ts";
+import { MAX_SECRET_VARIABLES, SECRET_NAME } from "./access/secrets.ts";
 
 /** The body of POST /jobs. Unknown fields are refused. */
 
@@ -114,21 +115,18 @@ const commandSchema = z.union([
     ),
 ]);
 
-const environmentSchema = boundedRecord(
-  z
-    .string()
-    .max(256)
-    .regex(
-      /^[A-Za-z_][A-Za-z0-9_]*$/,
-      "expected a variable's name: letters, digits and `_`, with no digit first",
-    )
-    .regex(
-      /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
-      "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
-    ),
-  programText,
-  MAX_VARIABLES,
-).refine(
+const variableName = z
+  .string()
+  .max(256)
+  .regex(
+    /^[A-Za-z_][A-Za-z0-9_]*$/,
+    "expected a variable's name: letters, digits and `_`, with no digit first",
+  )
+  .regex(
+    /^(?!HEDDLE_|(RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)$)/,
+    "HEDDLE_*, RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are set by the platform",
+  );
+const environmentSchema = boundedRecord(variableName, programText, MAX_VARIABLES).refine(
   (given) => systemBytes(Object.entries(given).flat()) <= MAX_ENVIRONMENT_BYTES,
   `expected at most ${MAX_ENVIRONMENT_BYTES} bytes of UTF-8 in all, 18 more a variable`,
 );
@@ -287,6 +285,15 @@ export const submitJobRequest = z.strictObject({
   environment_variables: environmentSchema
     .default({})
     .describe("At most 1,024 and 192 KiB; names of the platform are refused."),
+  secret_variables: boundedRecord(
+    variableName,
+    z
+      .string()
+      .regex(SECRET_NAME, "expected the name of a secret: 1 to 63 of a-z, 0-9, `.`, `_`, `-`"),
+    MAX_SECRET_VARIABLES,
+  )
+    .optional()
+    .describe("Variables whose values are secrets of the project, by name; at most 32."),
   dependencies: z
     .array(text(128))
     .max(256)

@@ -1,5 +1,6 @@
 import { accessOperations, bindingOperations } from "./access/bindings.ts";
 import { roleOperations } from "./access/roles.ts";
+import { secretOperations } from "./access/secrets.ts";
 import { signInOperations } from "./access/sign-in.ts";
 import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
@@ -49,6 +50,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   webhooks: webhookOperations,
   projects: projectOperations,
   queues: queueOperations,
+  secrets: secretOperations,
   workers: workerOperations,
   keys: keyOperations,
   roles: roleOperations,

@@ -733,6 +733,11 @@ export const DESCRIPTORS = `{
         "ticket": {
          "type": "string",
          "id": 7
+        },
+        "secretVariables": {
+         "keyType": "string",
+         "type": "string",
+         "id": 8
         }
        }
       },

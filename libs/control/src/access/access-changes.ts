@@ -6,6 +6,7 @@ import {
   SUBJECT_KINDS,
   SUBJECT_NAME,
 } from "@heddle/contracts/roles";
+import { KEEPS_SECRETS, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
 import {
@@ -24,7 +25,7 @@ const MAX_PERMISSIONS = 64;
 const MAX_ADMIN_ROLES = 32;
 const MAX_DESCRIPTION = 200;
 
-type AccessState = Pick<ControlState, "roles" | "bindings" | "access" | "keys">;
+type AccessState = Pick<ControlState, "roles" | "bindings" | "access" | "keys" | "cluster">;
 
 /**
  * The only code that changes roles, bindings and the access policy.
@@ -70,7 +71,7 @@ function isShipped(name: string): boolean {
 }
 
 function setRole(state: AccessState, name: string, role: RoleRecord): ControlReply {
-  const fault = roleFault(name, role);
+  const fault = roleFault(name, role, versionOf(state));
   if (fault) return refuse("invalid_value", fault);
   if (isShipped(name)) {
     return refuse("conflict", `the role ${name} is every cluster's; choose another name`);
@@ -82,16 +83,26 @@ function setRole(state: AccessState, name: string, role: RoleRecord): ControlRep
   return ACCEPTED;
 }
 
-function roleFault(name: string, { permissions, description }: RoleRecord): string | undefined {
+function roleFault(
+  name: string,
+  { permissions, description }: RoleRecord,
+  version: number,
+): string | undefined {
   if (!ROLE_NAME.test(name)) return "a role's name has 1 to 32 of a-z, 0-9, `.`, `_` and `-`";
   if (permissions.length === 0 || permissions.length > MAX_PERMISSIONS) {
     return `a role has 1 to ${MAX_PERMISSIONS} permissions`;
   }
-  const unknown = permissions.find((each) => !GRANTABLE.includes(each));
+  const unknown = permissions.find(
+    (each) => !GRANTABLE.includes(each) || (version < KEEPS_SECRETS && isOfSecrets(each)),
+  );
   if (unknown !== undefined) return `there is no permission ${unknown}`;
   return description.length > MAX_DESCRIPTION
     ? `a description has at most ${MAX_DESCRIPTION} characters`
     : undefined;
+}
+
+function isOfSecrets(permission: string): boolean {
+  return permission.startsWith("secrets:");
 }
 
 /** Refused while something names it, so that no later role of the name is bound unnoticed. */

@@ -1,6 +1,7 @@
 import type { EventType } from "@heddle/contracts/event-types";
 import { bindingKey } from "../access/records.ts";
 import type { ControlCommand } from "../command.ts";
+import { secretKey } from "../secrets/records.ts";
 import type { ControlState } from "../state.ts";
 
 /** What an event says of a change. */
@@ -159,6 +160,18 @@ const RULES: Rules = {
   "webhook.remove": ({ id }) => ({
     type: "WEBHOOK_CHANGE",
     subject: `webhooks/${id}`,
+    data: { removed: true },
+  }),
+  "secret.set": (secret, { secrets }) => ({
+    type: "SECRET_CHANGE",
+    subject: `secrets/${secret.name}`,
+    project: secret.project,
+    data: { version: secrets.get(secretKey(secret))?.version ?? 0 },
+  }),
+  "secret.remove": ({ name, project }) => ({
+    type: "SECRET_CHANGE",
+    subject: `secrets/${name}`,
+    project,
     data: { removed: true },
   }),
   "queue.set": ({ queue }) => ({

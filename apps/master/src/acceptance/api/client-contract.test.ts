@@ -1,5 +1,6 @@
 // holds: client-routes
 
+import { SecretKeys } from "@heddle/base/secret-keys";
 import type { HeddleError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -96,6 +97,10 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     ({ webhooks }) => webhooks.rotateSecret("a b"),
   ],
   "webhooks.retry": ["POST /api/v1/webhooks/:id/retry", ({ webhooks }) => webhooks.retry("a b")],
+  "secrets.list": ["GET /api/v1/secrets", ({ secrets }) => secrets.list().page()],
+  "secrets.get": ["GET /api/v1/secrets/:name", ({ secrets }) => secrets.get("a b")],
+  "secrets.set": ["PUT /api/v1/secrets/:name", ({ secrets }) => secrets.set("contract", "x")],
+  "secrets.remove": ["DELETE /api/v1/secrets/:name", ({ secrets }) => secrets.remove("a b")],
   "limits.list": ["GET /api/v1/limits", ({ limits }) => limits.list().page()],
   "limits.get": ["GET /api/v1/limits/:kind/:name", ({ limits }) => limits.get("key", "a b")],
   "limits.set": ["PUT /api/v1/limits/:kind/:name", ({ limits }) => limits.set("key", "a b", {})],
@@ -274,7 +279,7 @@ const SPEC = { name: "contract", command: "true" };
 let api: JobApi;
 let routes: string[];
 beforeAll(async () => {
-  api = await JobApi.start();
+  api = await JobApi.start(new SecretKeys([Buffer.alloc(32, 5)]));
   const { body } = await api.call("GET", "/endpoints");
   routes = (body as unknown as { data: { method: string; path: string }[] }).data
     .filter(({ path }) => path.startsWith("/api/v1/") || path === "/health")

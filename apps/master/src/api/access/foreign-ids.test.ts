@@ -1,5 +1,6 @@
 // holds: access-projects, access-foreign-ids
 
+import { SecretKeys } from "@heddle/base/secret-keys";
 import type { Route } from "@heddle/contracts/api/cluster";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
@@ -16,6 +17,7 @@ const PERMISSIONS = [
   "jobs:read",
   "jobs:create",
   "jobs:cancel",
+  "secrets:*",
   "events:read",
 ];
 const SECRET = "canary-value-5f1c";
@@ -28,7 +30,7 @@ let outsider: string;
 const ids = new Map<string, { readonly own: string; readonly unknown: string }>();
 
 beforeAll(async () => {
-  server = await startTestMaster();
+  server = await startTestMaster({}, [], new SecretKeys([Buffer.alloc(32, 5)]));
   const listed = await send(server, "GET", "/api/v1/endpoints");
   routes = ((await listed.json()) as { data: Route[] }).data;
   const keyOf = async (project: string) =>
@@ -61,6 +63,7 @@ async function makeAll(): Promise<void> {
       visibility: "project",
     }),
   ];
+  await send(server, "PUT", "/api/v1/secrets/canary-secret", { value: SECRET }, { key: owner });
   const batch = await make("batches", {
     input_file_id: file,
     endpoint: "/v1/chat/completions",
@@ -73,6 +76,7 @@ async function makeAll(): Promise<void> {
   ids.set("batches", of(batch["id"] ?? ""));
   ids.set("models", of(model["id"] ?? ""));
   ids.set("projects", of("canary-tenant"));
+  ids.set("secrets", of("canary-secret"));
 }
 
 async function upload(): Promise<string> {
@@ -127,6 +131,11 @@ describe("what another project has", { timeout: 60_000 }, () => {
         (conversation) => ({ input: "hi", model: "FamilyA-1-2B", conversation }),
       ],
       ["jobs", "jobs", (id) => ({ name: "depends", command: "true", dependencies: [id] })],
+      [
+        "secrets",
+        "jobs",
+        (name) => ({ name: "names", command: "true", secret_variables: { TOKEN: name } }),
+      ],
     ];
     for (const [root, path, bodyOf] of tries) {
       const { own, unknown } = ids.get(root)!;

@@ -33,7 +33,7 @@ export function noJob(id: string): AppError {
 /** Throws `permission_denied`; the same for a project that does not exist. */
 export function requireInProject(
   caller: Caller,
-  permission: JobPermission,
+  permission: JobPermission | "secrets:use",
   project: string,
   param?: string,
 ): void {

@@ -121,9 +121,9 @@ export class JobService {
   }
 
   #submitter(request: CallerRequest): Submitter {
-    const { nodes, servers, models, jobs } = this.state;
+    const { nodes, servers, models, jobs, cluster } = this.state;
     const caller = requestCaller(request);
-    return { caller, nodes, servers, models, jobs, pluginConfigs: this.#pluginConfigs };
+    return { caller, nodes, servers, models, jobs, cluster, pluginConfigs: this.#pluginConfigs };
   }
 
   #find(id: string): JobRecord {

@@ -56,13 +56,14 @@ function misfitsOf(spec: SubmitJob, { nodes, servers, pluginConfigs }: Known): S
 /** Variables that would or may run code in Heddle's own trainer. */
 function variableFaults(spec: SubmitJob): SpecFault[] {
   if (spec.algorithm === undefined || executorOf(spec) !== "training") return [];
-  const refused = Object.keys(spec.environment_variables).filter(
-    (name) => !isTrainerVariable(name),
+  const named = (["environment_variables", "secret_variables"] as const).flatMap((field) =>
+    Object.keys(spec[field] ?? {}).map((name) => ({ field, name })),
   );
-  return refused.slice(0, MAX_VARIABLE_FAULTS).map((name) => ({
-    param: `environment_variables.${name}`,
+  const refused = named.filter(({ name }) => !isTrainerVariable(name));
+  return refused.slice(0, MAX_VARIABLE_FAULTS).map(({ field, name }) => ({
+    param: `${field}.${name}`,
     detail: `a job without a \`command\` runs in Heddle's own trainer, which takes no such variable: it takes ${TRAINER_VARIABLES}. Give a setting of a plugin a name that begins with PLUGIN_`,
-    reads: ["algorithm", "command", "container_image", "environment_variables"],
+    reads: ["algorithm", "command", "container_image", field],
   }));
 }
 

@@ -1,6 +1,7 @@
 // holds: jobs-pointers, jobs-fields, jobs-ids, jobs-dependencies, life-tolerance, sched-priorities
 // holds: sched-strategies
 
+import { eventually } from "@heddle/base/testing/eventually";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import { taskKey } from "@heddle/control/jobs/records/records";
@@ -258,6 +259,21 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   environment_variables: {
     refused: { "1A": "x" },
     effect: leases({ A: "b" }, { environment: { A: "b" } }),
+  },
+  secret_variables: {
+    refused: { A: "no-such-secret" },
+    effect: async () => {
+      const secret = { project: "default", name: "token" };
+      const [key, sealed] = ["00112233aabbccdd", "c2VhbGVk"];
+      api.master.control.useSecretsKey(key);
+      await api.propose({ type: "secret.set", ...secret, key, sealed });
+      const id = await api.submit(bodyOf({ secret_variables: { A: "token" } }));
+      const remove = () => api.propose({ type: "secret.remove", ...secret });
+      expect(await remove()).toMatchObject({ ok: false, code: "conflict" });
+      await api.call("DELETE", `/jobs/${id}`);
+      await over(id);
+      await eventually(async () => (await remove()).ok, "the job needs it no more");
+    },
   },
   dependencies: {
     refused: ["no such job"],

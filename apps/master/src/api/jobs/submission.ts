@@ -22,6 +22,7 @@ import { type Caller, callerText, seesJobsOf } from "../../http/identity/caller.
 import { requireListed } from "../../models/model-catalog.ts";
 import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
+import { checkKeepsSecrets } from "../secrets/secrets.controller.ts";
 import { requireInProject } from "./job-access.ts";
 import { isJobId, newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
@@ -49,10 +50,21 @@ export function checkedSpec(
   const { project } = submitter.caller;
   const spec = readSpec({ project, ...withName(body, madeId) }, submitter);
   requireInProject(submitter.caller, "jobs:create", spec.project, "project");
+  checkSecrets(spec, submitter);
   checkDependencies(spec, submitter);
   checkPrivileges(spec, submitter);
   checkModel(spec, submitter);
   return spec;
+}
+
+/** A job that names a secret may print it, so that needs a permission of its own. */
+function checkSecrets(
+  { project, secret_variables: named = {} }: SubmitJob,
+  { caller, cluster }: Pick<Submitter, "caller" | "cluster">,
+): void {
+  if (Object.keys(named).length === 0) return;
+  checkKeepsSecrets({ cluster });
+  requireInProject(caller, "secrets:use", project, "secret_variables");
 }
 
 /**
@@ -97,7 +109,8 @@ export function submitted({
 }
 
 /** Who submits, and the state that the job depends on. */
-export interface Submitter extends Pick<ControlState, "nodes" | "servers" | "models" | "jobs"> {
+export interface Submitter
+  extends Pick<ControlState, "nodes" | "servers" | "models" | "jobs" | "cluster"> {
   readonly caller: Caller;
   readonly pluginConfigs: PluginConfigs;
 }

@@ -6,6 +6,7 @@ import type { FastifyReply } from "fastify";
 import { HEARTBEAT_MS } from "../../config/config.ts";
 import { PEPPER } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { ProjectSecrets } from "../../control-plane/project-secrets.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { EventStream } from "../../http/event-stream.ts";
@@ -23,15 +24,18 @@ export class JobLogsController {
   readonly #reader: LogReader;
   readonly #pepper: Uint8Array;
   readonly #control: ControlPlane;
+  readonly #secrets: ProjectSecrets;
 
   constructor(
     @Inject(LogReader) reader: LogReader,
     @Inject(PEPPER) pepper: Uint8Array,
     @Inject(CONTROL_PLANE) control: ControlPlane,
+    @Inject(ProjectSecrets) secrets: ProjectSecrets,
   ) {
     this.#reader = reader;
     this.#pepper = pepper;
     this.#control = control;
+    this.#secrets = secrets;
   }
 
   @Serves(jobOperations.logs)
@@ -56,7 +60,7 @@ export class JobLogsController {
       ? this.#events(raw)
       : this.#lines(raw, accept.includes("application/x-ndjson"));
     try {
-      for await (const batch of batches) await output.write(batch);
+      for await (const batch of batches) await output.write(this.#withoutSecrets(id, batch));
       output.end();
     } catch (error) {
       // The head is sent: only a broken stream can report the error.
@@ -69,6 +73,14 @@ export class JobLogsController {
     const { state } = this.#control;
     const isKnown = state.jobs.has(id) || !caller.grants.isOfCluster;
     if (isKnown) jobOfCaller(state, id, caller, "jobs:read");
+  }
+
+  #withoutSecrets(id: string, batch: LogBatch): LogBatch {
+    const spec = this.#control.state.specs.get(id);
+    if (!spec?.secret_variables) return batch;
+    const hidden = this.#secrets.hiddenOf(spec);
+    const items = batch.items.map((item) => ({ ...item, text: hidden.hideBytes(item.text) }));
+    return { ...batch, items };
   }
 
   #lines(raw: ServerResponse, isStructured: boolean): Output {

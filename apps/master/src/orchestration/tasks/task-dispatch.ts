@@ -69,6 +69,8 @@ export class TaskDispatch implements LinkOwner {
   /** Workers with a report being proposed. */
   readonly #reporting = new Set<string>();
   readonly #progressWrites = new SerialQueue();
+  /** Jobs whose secrets could not be decrypted, as was logged. */
+  readonly #unreadable = new Set<string>();
   #progressLookedMs = 0;
   #confirming = false;
   /** Rounds may use at most a third of the time, however much there is to compare. */
@@ -118,6 +120,7 @@ export class TaskDispatch implements LinkOwner {
     const { clock } = this.#settings;
     this.#progress.keepOnly((jobId) => this.#control.jobs.live.has(jobId));
     if (!isActiveLeader(this.#control)) {
+      this.#unreadable.clear();
       this.#closeLinks();
       return;
     }
@@ -187,19 +190,35 @@ export class TaskDispatch implements LinkOwner {
   /** Orders the worker to reach the desired state. */
   #order(link: TaskLink): void {
     const { clock } = this.#settings;
-    const { state } = this.#control;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
     const isHeld = this.#hold.untilMs !== undefined;
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record
-        ? commandForTask(state, record, status, wallMs, this.#secrets)
+        ? this.#commandFor(record, status, wallMs)
         : status && commandForUnknownTask(status);
       if (isHeld && (command?.lease || command?.start)) continue;
       if (command) link.order(key, command, nowMs);
       else link.settle(key);
       if (command?.forget) link.forget(key);
+    }
+  }
+
+  /** A task whose secrets do not decrypt waits; others start. */
+  #commandFor(record: TaskRecord, status: TaskStatus__Output | undefined, wallMs: number) {
+    const { jobId } = record;
+    try {
+      const command = commandForTask(this.#control.state, record, status, wallMs, this.#secrets);
+      this.#unreadable.delete(jobId);
+      return command;
+    } catch (error) {
+      const why = toAppError(error).message;
+      if (!this.#unreadable.has(jobId)) {
+        this.#settings.log.error({ job: jobId, why }, "a job waits: its secrets cannot be read");
+      }
+      this.#unreadable.add(jobId);
+      return undefined;
     }
   }
 

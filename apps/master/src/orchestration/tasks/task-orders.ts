@@ -71,12 +71,13 @@ function startOf(
 ): StartTask {
   const peers = gang.map(({ rendezvous = "" }) => rendezvous);
   const nodes = gang.map(({ nodeId }) => nodeId);
-  const base = { task: idOf(record), peers, nodes };
+  const spec = state.specs.get(record.jobId);
+  const secretVariables = spec?.secret_variables && secrets.variables(spec);
+  const base = { task: idOf(record), peers, nodes, ...(secretVariables && { secretVariables }) };
   const shards = state.jobs.get(record.jobId)?.shards;
   if (!shards) return base;
   // A task whose server is gone will end because of it.
   const parameterServers = shards.map((id) => state.servers.get(id)?.address ?? "");
-  const spec = state.specs.get(record.jobId);
   const graceMs = (spec?.checkpoint_config.grace_seconds ?? 0) * 1_000;
   const maxRunMs = (spec?.max_runtime_hours ?? 0) * 3_600_000;
   const runMs = maxRunMs > 0 ? maxRunMs + graceMs : 0;

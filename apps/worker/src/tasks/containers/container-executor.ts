@@ -224,8 +224,9 @@ export class ContainerExecutor implements Executor {
    * files from them. Those that a file of lines cannot represent are arguments.
    */
   #variables(launch: TaskLaunch): { inFile: string; asArguments: string[] } {
-    const { plan, environment } = launch;
-    const isOwn = (name: string) => !INHERITED.includes(name) || name in plan.spec.environment;
+    const { plan, environment, secretVariables } = launch;
+    const named = { ...plan.spec.environment, ...secretVariables };
+    const isOwn = (name: string) => !INHERITED.includes(name) || name in named;
     const lines = Object.entries({ ...environment, ...this.#markOf(launch) })
       .filter(([name]) => isOwn(name))
       .map(([name, value]) => `${name}=${value}`);

@@ -41,6 +41,8 @@ export interface TaskLaunch {
   /** The program's initial directory; exists. */
   readonly workingDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
+  /** Of `environment`, those that are secrets. */
+  readonly secretVariables: Readonly<Record<string, string>>;
   /** Files to which the task's output is appended. */
   readonly stdout: string;
   readonly stderr: string;
@@ -74,6 +76,8 @@ export interface GangPlaces {
   readonly readyServers: readonly string[];
   readonly jobToken: Uint8Array;
   readonly ticket: string;
+  /** Variables of the job whose values are secrets: they are never written to a disk. */
+  readonly secretVariables: Readonly<Record<string, string>>;
   readonly nodes: readonly string[];
 }
 

@@ -27,6 +27,8 @@ export interface EnvironmentFacts {
   /** The node's devices; simulated ones are never exposed to CUDA. */
   readonly gpus: readonly { readonly index: number; readonly simulated: boolean }[];
   readonly own: NodeJS.ProcessEnv;
+  /** The job's variables whose values are secrets. */
+  readonly secretVariables: Readonly<Record<string, string>>;
 }
 
 /** The environment of a task: inherited variables, then the job's own, then the worker's. */
@@ -40,7 +42,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
   const [host, port] = splitAddress(peers[0] ?? "");
   return {
     ...Object.fromEntries(inherited),
-    ...jobVariables(spec),
+    ...jobVariables(spec, facts.secretVariables),
     HEDDLE_JOB_ID: id.jobId,
     HEDDLE_JOB_NAME: spec.jobName,
     HEDDLE_PROJECT: spec.project,
@@ -72,11 +74,13 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
  * The trainer gets only permitted variables: submission refuses others, but an old log may have
  * some.
  */
-function jobVariables({ executor, environment }: TaskPlan["spec"]): Record<string, string> {
-  if (executor !== "training") return environment;
-  return Object.fromEntries(
-    Object.entries(environment).filter(([name]) => isTrainerVariable(name)),
-  );
+function jobVariables(
+  { executor, environment }: TaskPlan["spec"],
+  secrets: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const all = { ...environment, ...secrets };
+  if (executor !== "training") return all;
+  return Object.fromEntries(Object.entries(all).filter(([name]) => isTrainerVariable(name)));
 }
 
 function gpuEnvironment({ plan, gpus }: EnvironmentFacts): Record<string, string> {

@@ -1,5 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
+import { KEEPS_SECRETS } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
+import { secretKey } from "../../secrets/records.ts";
 import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
 import { messagesAt } from "../../state-messages.ts";
 import { nameKey } from "../index/job-index.ts";
@@ -41,6 +43,7 @@ export function checkSubmission(
     (fault && refuse("unprocessable", fault.detail, fault.param)) ??
     roomRefusal(change, spec) ??
     nameRefusal(change, spec) ??
+    secretRefusal(change, spec) ??
     modelRefusal(change, spec);
   if (refusal) return { ok: false, refusal };
   const waitingFor = dependenciesOf(change, jobId, spec);
@@ -107,6 +110,16 @@ function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefi
   if (!holder || isTerminal(holder.state)) return undefined;
   const message = `the job ${holder.id} of the project ${spec.project} has the name ${spec.name} and has not ended`;
   return refuse("conflict", message, "name");
+}
+
+function secretRefusal({ state, version }: State, spec: SubmitJob): Refusal | undefined {
+  if (version < KEEPS_SECRETS) return undefined;
+  for (const [variable, name] of Object.entries(spec.secret_variables ?? {})) {
+    if (state.secrets.has(secretKey({ project: spec.project, name }))) continue;
+    const message = `no secret of the project ${spec.project} has the name ${name}`;
+    return refuse("unprocessable", message, `secret_variables.${variable}`);
+  }
+  return undefined;
 }
 
 /** With two such jobs, chance would decide which of their models is served. */

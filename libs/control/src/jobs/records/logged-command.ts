@@ -4,6 +4,7 @@ import type { WebhookCommand } from "../../audit/webhook-records.ts";
 import { STANDARD_TERMS } from "../../cluster-version.ts";
 import type { CatalogCommand, ControlCommand, LoggedCommand } from "../../command.ts";
 import type { DocumentsCommand } from "../../documents/records.ts";
+import type { SecretCommand } from "../../secrets/records.ts";
 import type {
   EarlierConfirmation,
   EarlierReport,
@@ -53,6 +54,7 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
         | AuditCommand
         | CatalogCommand
         | DocumentsCommand
+        | SecretCommand
         | WebhookCommand;
   }
 }

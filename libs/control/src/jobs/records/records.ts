@@ -417,6 +417,8 @@ export interface JobsState {
   readonly replicas: Map<string, ReplicaRecord>;
   /** By name; read-only here, since other commands change them. */
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
+  /** Secrets that jobs may name, by `secretKey`; read-only here. */
+  readonly secrets: ReadonlyMap<string, unknown>;
   /** By key; read-only here. */
   readonly deployments: ReadonlyMap<string, ScheduledDeployment>;
 }

@@ -12,7 +12,18 @@ export interface SpecFault {
 
 /** All inconsistencies between the fields of a job's spec; empty for a valid one. */
 export function specFaults(spec: SubmitJob): readonly SpecFault[] {
-  return [...programFaults(spec), ...gpuFaults(spec), ...gangFaults(spec)];
+  return [...programFaults(spec), ...variableFaults(spec), ...gpuFaults(spec), ...gangFaults(spec)];
+}
+
+function variableFaults(spec: SubmitJob): SpecFault[] {
+  const { environment_variables: plain, secret_variables: secret = {} } = spec;
+  return Object.keys(secret)
+    .filter((name) => Object.hasOwn(plain, name))
+    .map((name) => ({
+      param: `secret_variables.${name}`,
+      detail: "`environment_variables` has a value for it: leave out one of them",
+      reads: ["environment_variables", "secret_variables"],
+    }));
 }
 
 function programFaults(spec: SubmitJob): SpecFault[] {

@@ -10,6 +10,7 @@ export interface StartTask {
   'jobToken'?: (Buffer | Uint8Array | string);
   'readyServers'?: (string)[];
   'ticket'?: (string);
+  'secretVariables'?: ({[key: string]: string});
 }
 
 export interface StartTask__Output {
@@ -20,4 +21,5 @@ export interface StartTask__Output {
   'jobToken': (Buffer);
   'readyServers': (string)[];
   'ticket': (string);
+  'secretVariables': ({[key: string]: string});
 }

@@ -1,9 +1,9 @@
 import type { Binding, BindingSpec } from "@heddle/contracts/api/access/bindings";
 import type { RoleSettings, RoleView } from "@heddle/contracts/api/access/roles";
 import type { Command } from "commander";
-import { wordsOf } from "../comma-list.ts";
-import { commandContext } from "../command-context.ts";
-import { type Column, printChange, printRow, printRows } from "../output/rows.ts";
+import { wordsOf } from "../../comma-list.ts";
+import { commandContext } from "../../command-context.ts";
+import { type Column, printChange, printRow, printRows } from "../../output/rows.ts";
 
 const ROLE_COLUMNS: readonly Column<RoleView>[] = [
   { header: "NAME", value: ({ name }) => name },
