@@ -21,6 +21,14 @@ const FILES: Readonly<Record<string, string>> = {
       check: benchmark
       why: start
 `,
+  "ARCHITECTURE.md": "# A\n<!-- generated: packages -->\n<!-- end -->\n",
+  "libs/looms/package.json":
+    '{ "description": "looms", "dependencies": { "@heddle/base": "1", "zod": "4" } }',
+  "apps/weaver/package.json": '{ "description": "a process" }',
+  "docs/adr/README.md": "# D\n<!-- generated: decisions -->\n<!-- end -->\n",
+  "docs/adr/0001-looms.md": "# 1. Looms\n",
+  "docs/glossary.yaml": "Weaving:\n  loom:\n    is: It weaves.\n    file: libs/looms\n",
+  "docs/internals/glossary.md": "# G\n<!-- generated: terms -->\n<!-- end -->\n",
   "docs/verification.md": "# V\n<!-- generated: promises -->\n<!-- end -->\n",
   "docs/benchmarks.md":
     "# B\n<!-- generated: bars -->\n<!-- end -->\n<!-- generated: start -->\n<!-- end -->\n",
@@ -45,6 +53,16 @@ test("pages: promises, tests, bars and tables are at their places", () => {
   expect(pages.get("docs/benchmarks.md")).toContain("| first token <= 5 s |    3.5 s |     met |");
 });
 
+test("pages: packages, decisions and terms are at their places", () => {
+  const pages = pagesOf();
+  expect(pages.get("ARCHITECTURE.md")).toMatch(/\| `looms` \| base +\| looms \|/);
+  expect(pages.get("ARCHITECTURE.md")).toMatch(/\| `weaver` \| a process \|/);
+  expect(pages.get("docs/adr/README.md")).toContain("- [1. Looms](0001-looms.md)");
+  expect(pages.get("docs/internals/glossary.md")).toContain(
+    "## Weaving\n\n- **loom**: It weaves. [looms](../../libs/looms)",
+  );
+});
+
 test("pages: generated text that is there is replaced, not repeated", () => {
   const pages = pagesOf();
   expect(pagesOf(Object.fromEntries(pages))).toEqual(pages);
@@ -55,6 +73,16 @@ test.each([
     "a promise without a test",
     { "docs/promises.yaml": `${FILES["docs/promises.yaml"]}    start-x: It starts.\n` },
     /start-x: no test/,
+  ],
+  [
+    "a package without a description",
+    { "apps/weaver/package.json": "{}" },
+    /apps\/weaver\/package.json: a package has/,
+  ],
+  [
+    "a term of a file that does not exist",
+    { "libs/looms/package.json": undefined },
+    /loom: there is no file libs\/looms/,
   ],
   [
     "a result without a place",

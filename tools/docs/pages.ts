@@ -1,6 +1,7 @@
 import type { BenchResult } from "../../bench/support/result.ts";
 import { isTest, type SourceFile } from "../tidy/source-file.ts";
 import { barSummary, parseResult, resultTables } from "./benchmark-tables.ts";
+import { developerPages } from "./developer-pages.ts";
 import { replaceGenerated } from "./generated-region.ts";
 import { type HoldsTag, holdsTags } from "./holds-tags.ts";
 import { parsePromises, type VerificationArea } from "./promises.ts";
@@ -23,6 +24,7 @@ export function generatedPages(
   return new Map([
     ["docs/verification.md", replaceGenerated(read("docs/verification.md"), "promises", promises)],
     ["docs/benchmarks.md", benchmarksPage(results, read)],
+    ...developerPages(paths, read),
     ...Object.entries(referencePages()).map(([name, text]) => {
       return [`docs/reference/${name}`, text] as const;
     }),

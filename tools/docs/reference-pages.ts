@@ -5,20 +5,34 @@ import { ERROR_TABLE } from "@heddle/base/errors";
 import { chatCompletionRequest } from "@heddle/contracts/api/chat";
 import { ERROR_MEANINGS } from "@heddle/contracts/api/errors";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
+import { createKeyRequest } from "@heddle/contracts/api/keys";
+import { FAILURE_MEANINGS, JOB_STATE_MEANINGS } from "@heddle/contracts/api/meanings/jobs";
+import { CHAT_TEMPLATE_MEANINGS, WEIGHT_SOURCES } from "@heddle/contracts/api/meanings/models";
 import { OPERATIONS } from "@heddle/contracts/api/operations";
+import { PERMISSIONS } from "@heddle/contracts/api/permission";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { exampleFile } from "@heddle/contracts/configuration/settings-text";
+import { CATALOG_PROFILES, catalogOf } from "@heddle/contracts/catalog";
 import { EVENT_TYPES } from "@heddle/contracts/event-types";
+import { SHIPPED_ROLES } from "@heddle/contracts/roles";
+import { TRAINER_VARIABLE_NAMES } from "@heddle/contracts/trainer-environment";
 import { TRAINING_CONFIGS } from "@heddle/contracts/training";
+import { PENDING_REASON_MEANINGS } from "@heddle/scheduler/explain/pending-meanings";
 import { Command } from "commander";
 import { z } from "zod";
 import { makeProgram } from "../../apps/cli/src/program.ts";
+import { oauth2Settings } from "../../apps/master/src/config/auth-file.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
 /** The pages of docs/reference by file name, generated from the code. */
 export function referencePages(): Readonly<Record<string, string>> {
   return {
+    "access.md": page(
+      "Access",
+      "administrators: permissions, roles, the fields of a key, and the `oauth2` of `--auth-file`",
+      accessTables(),
+    ),
     "api.md": page(
       "The HTTP API",
       "programs that call the API without a client: every operation, its permission and its headers",
@@ -47,10 +61,7 @@ export function referencePages(): Readonly<Record<string, string>> {
     "event-types.md": page(
       "Types of events",
       "readers of the event log; the guide is [the event log](../guide/events.md)",
-      table(
-        ["Type", "When"],
-        Object.entries(EVENT_TYPES).map(([type, when]) => [`\`${type}\``, when]),
-      ),
+      meaningTable("Type", EVENT_TYPES),
     ),
     "flags.md": page(
       "Flags of the processes",
@@ -60,7 +71,12 @@ export function referencePages(): Readonly<Record<string, string>> {
     "jobs.md": page(
       "Fields of a job",
       "users who write job specs: every field; the guide is [jobs](../guide/jobs.md)",
-      fieldTable(submitJobRequest),
+      jobTables(),
+    ),
+    "models.md": page(
+      "Models",
+      "users who register models: profiles, sources and templates; the guide is [models](../guide/models.md)",
+      modelTables(),
     ),
     "settings.md": page(
       "Cluster settings",
@@ -107,6 +123,60 @@ function errorTable(): string {
     return [`\`${code}\``, String(http), String(exit), retryable ? "yes" : "no", meaning];
   });
   return table(["Code", "HTTP", "Exit", "Retry", "Meaning"], rows);
+}
+
+function accessTables(): string {
+  const roles = Object.entries(SHIPPED_ROLES).map(([name, { description, permissions }]) => {
+    return [`\`${name}\``, permissions.map((each) => `\`${each}\``).join(", "), description];
+  });
+  return [
+    "## Permissions",
+    `${PERMISSIONS.map((each) => `\`${each}\``).join(", ")}; a group as \`jobs:*\`; or \`*\`.`,
+    "## Roles",
+    table(["Role", "Permissions", "Meaning"], roles),
+    "## Fields of a key",
+    fieldTable(createKeyRequest),
+    "## Members of `oauth2`",
+    fieldTable(oauth2Settings),
+  ].join("\n\n");
+}
+
+function jobTables(): string {
+  return [
+    fieldTable(submitJobRequest),
+    "## States",
+    meaningTable("State", JOB_STATE_MEANINGS),
+    "Cancelled in any live state: `cancelling`; a failure without a retry: `failed`.",
+    "## Reasons of failures",
+    meaningTable("Reason", FAILURE_MEANINGS),
+    "## Why a job waits",
+    meaningTable("Blocker", PENDING_REASON_MEANINGS),
+  ].join("\n\n");
+}
+
+function modelTables(): string {
+  const catalogs = CATALOG_PROFILES.map((profile) => catalogOf(profile).models);
+  const ids = catalogs[0]?.map(({ id }) => id) ?? [];
+  const profiles = ids.map((id) => [
+    `\`${id}\``,
+    ...catalogs.map((models) => models.find((model) => model.id === id)?.backing ?? ""),
+  ]);
+  const sources = Object.values(WEIGHT_SOURCES).map(({ form, meaning }) => {
+    return [`\`${form}\``, meaning];
+  });
+  return [
+    "## Profiles",
+    table(["Id", ...CATALOG_PROFILES.map((profile) => `\`${profile}\``)], profiles),
+    "## Sources",
+    table(["Source", "Meaning"], sources),
+    "## Chat templates",
+    meaningTable("Value", CHAT_TEMPLATE_MEANINGS),
+  ].join("\n\n");
+}
+
+function meaningTable(head: string, meanings: Readonly<Record<string, string>>): string {
+  const rows = Object.entries(meanings).map(([name, meaning]) => [`\`${name}\``, meaning]);
+  return table([head, "Meaning"], rows);
 }
 
 function settingTable(): string {
@@ -168,6 +238,8 @@ function trainingTables(): string {
     fieldTable(regression, shared),
     "## weave: classification",
     fieldTable(classification, shared),
+    "## Variables\n\nThose that a job without a `command` may set.",
+    TRAINER_VARIABLE_NAMES.map((name) => `\`${name}\``).join(", "),
   ].join("\n\n");
 }
 

@@ -22,36 +22,86 @@ const ALGORITHMS = [
 
 const claim = z.string().min(1).max(200);
 
-const oauth2 = z.strictObject({
-  issuer: z.string().max(500).refine(isSecureUrl, "expected https://..., or http:// on loopback"),
-  audience: z.union([z.string().min(1), z.array(z.string().min(1)).min(1).max(16)]),
-  client_id: z.string().min(1).max(200).optional(),
-  scopes: z.array(z.string().min(1).max(200)).max(32).default(["openid", "offline_access"]),
-  jwks_uri: z.string().max(500).refine(isSecureUrl, "expected https://...").optional(),
-  algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["RS256", "PS256", "ES256", "EdDSA"]),
+/** The identity provider, as the file names it. */
+export const oauth2Settings = z.strictObject({
+  issuer: z
+    .string()
+    .max(500)
+    .refine(isSecureUrl, "expected https://..., or http:// on loopback")
+    .describe("The provider's address, whose metadata are read."),
+  audience: z
+    .union([z.string().min(1), z.array(z.string().min(1)).min(1).max(16)])
+    .describe("The API's own: another than the `client_id`."),
+  client_id: z
+    .string()
+    .min(1)
+    .max(200)
+    .optional()
+    .describe("With it people sign in from the command line."),
+  scopes: z
+    .array(z.string().min(1).max(200))
+    .max(32)
+    .default(["openid", "offline_access"])
+    .describe("What a sign-in asks for."),
+  jwks_uri: z
+    .string()
+    .max(500)
+    .refine(isSecureUrl, "expected https://...")
+    .optional()
+    .describe("The keys' address, where the metadata do not name it."),
+  algorithms: z
+    .array(z.enum(ALGORITHMS))
+    .min(1)
+    .default(["RS256", "PS256", "ES256", "EdDSA"])
+    .describe("Accepted signatures; never with a shared secret."),
   token_types: z
     .array(z.string().min(1).max(50))
     .min(1)
     .max(8)
     .default(["at+jwt", "JWT"])
-    .transform((types) => types.map((type) => type.toLowerCase())),
-  clock_skew_seconds: z.int().min(0).max(300).default(30),
+    .transform((types) => types.map((type) => type.toLowerCase()))
+    .describe(
+      "Accepted types; `none` for a provider that writes none, with an audience of its own.",
+    ),
+  clock_skew_seconds: z
+    .int()
+    .min(0)
+    .max(300)
+    .default(30)
+    .describe("Tolerance of the times in a token."),
   claims: z
     .strictObject({
-      user: claim.default("sub"),
-      groups: claim.optional(),
-      roles: claim.optional(),
+      user: claim
+        .default("sub")
+        .describe(
+          "The claim to which roles of a `user` are bound; `email` only where it is verified.",
+        ),
+      groups: claim.optional().describe("The claim with the names of groups."),
+      roles: claim
+        .optional()
+        .describe("The claim with roles for the whole cluster: only values with `roles_prefix`."),
     })
     .prefault({}),
   introspection: z
     .strictObject({
-      endpoint: z.string().max(500).refine(isSecureUrl, "expected https://..."),
-      client_id: z.string().min(1).max(200),
-      client_secret_file: z.string().min(1).max(4_096),
+      endpoint: z
+        .string()
+        .max(500)
+        .refine(isSecureUrl, "expected https://...")
+        .describe("Says whether a token was revoked."),
+      client_id: z.string().min(1).max(200).describe("Who asks there."),
+      client_secret_file: z.string().min(1).max(4_096).describe("The file with its secret."),
     })
     .optional(),
-  parameters: z.record(z.string().max(100), z.string().max(500)).default({}),
-  roles_prefix: z.string().max(100).default("heddle:"),
+  parameters: z
+    .record(z.string().max(100), z.string().max(500))
+    .default({})
+    .describe("Further members of the commands' requests to the provider, such as `resource`."),
+  roles_prefix: z
+    .string()
+    .max(100)
+    .default("heddle:")
+    .describe("What marks roles of this cluster in `claims.roles`."),
 });
 
 const rbac = z.strictObject({
@@ -63,7 +113,7 @@ const rbac = z.strictObject({
 const authFile = z
   .strictObject({
     method: z.enum(["api_keys", "oauth2"]).default("api_keys"),
-    oauth2: oauth2.optional(),
+    oauth2: oauth2Settings.optional(),
     rbac: rbac.optional(),
   })
   .refine(({ method, oauth2 }) => (method === "oauth2") === (oauth2 !== undefined), {

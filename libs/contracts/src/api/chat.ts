@@ -97,7 +97,11 @@ export const chatCompletionRequest = z
       .max(1)
       .nullish()
       .describe("The exact nucleus; there is no hidden top-k."),
-    max_tokens: z.int().min(1).nullish().describe("Of each choice, within the context."),
+    max_tokens: z
+      .int()
+      .min(1)
+      .nullish()
+      .describe("Of each choice, within the context, which an answer may fill without it."),
     max_completion_tokens: z.int().min(1).nullish().describe("The same under its newer name."),
     n: z.int().min(1).max(128).nullish().describe("Choices."),
     stop: z

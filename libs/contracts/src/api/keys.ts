@@ -36,9 +36,9 @@ const rotateKeyRequest = z
 /** The overlap with the old key, and the expiry of the new one. */
 export type KeyRotation = z.input<typeof rotateKeyRequest>;
 
-const createKeyRequest = z
+export const createKeyRequest = z
   .strictObject({
-    name: z.string().min(1).max(200),
+    name: z.string().min(1).max(200).describe("For people."),
     scopes: z
       .array(grantable)
       .min(1)
@@ -66,7 +66,7 @@ const createKeyRequest = z
         "The project that the key is bound to, and whose limits its calls count for. Only an administrator of the cluster in `default` has all projects.",
       ),
     limits: z.strictObject(limitMembers).default({}),
-    expires_at: expiresAt,
+    expires_at: expiresAt.describe("When it ends: ISO 8601 with an offset or Z."),
     environment,
   })
   .meta({ id: "KeySpec" });

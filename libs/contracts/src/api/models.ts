@@ -6,13 +6,14 @@ import {
   UPSTREAM_DIALECTS,
 } from "../engine.ts";
 import { errorResponse } from "./errors.ts";
+import { WEIGHT_SOURCES } from "./meanings/models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { listSchema, stateQuery } from "./parameters.ts";
 
 const count = z.int().min(1);
 /** The most devices that llama.cpp divides a model over. */
 const MAX_GPUS = 16;
-const SCHEMES = /^(hf|https|file|oci|npm|pypi|artifact|builtin):\/\/\S+$/;
+const SCHEMES = new RegExp(`^(${Object.keys(WEIGHT_SOURCES).join("|")})://\\S+$`);
 
 const configuredName = z
   .string()

@@ -14,8 +14,8 @@ const budget = z.strictObject({
 
 /** The members of a key's, a project's or a model's limits. */
 export const limitMembers = {
-  requests_per_minute: count.optional(),
-  tokens_per_minute: count.optional(),
+  requests_per_minute: count.optional().describe("Calls in a minute."),
+  tokens_per_minute: count.optional().describe("Tokens of models in a minute."),
   concurrency: count.optional().describe("Calls at once."),
   budget: budget.optional(),
 };
