@@ -11,8 +11,8 @@ import { CHAT_TEMPLATE_MEANINGS, WEIGHT_SOURCES } from "@heddle/contracts/api/me
 import { OPERATIONS } from "@heddle/contracts/api/operations";
 import { PERMISSIONS } from "@heddle/contracts/api/permission";
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
-import { exampleFile } from "@heddle/contracts/configuration/settings-text";
 import { CATALOG_PROFILES, catalogOf } from "@heddle/contracts/catalog";
+import { exampleFile } from "@heddle/contracts/configuration/settings-text";
 import { EVENT_TYPES } from "@heddle/contracts/event-types";
 import { SHIPPED_ROLES } from "@heddle/contracts/roles";
 import { TRAINER_VARIABLE_NAMES } from "@heddle/contracts/trainer-environment";
