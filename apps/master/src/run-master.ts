@@ -8,6 +8,7 @@ import { registerSecretPaths } from "@heddle/base/secret-paths";
 import { lockDirectory } from "@heddle/consensus/member/directory-lock";
 import { masterUsage } from "@heddle/contracts/configuration/settings-text";
 import { createLogger, type Logger } from "@heddle/observability/logger";
+import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
 import { parseJoinToken } from "@heddle/pki/join-token";
 import { closeContext } from "@heddle/rpc/nest/close-context";
 import type { INestApplicationContext } from "@nestjs/common";
@@ -48,6 +49,7 @@ export async function runMaster(
   try {
     const config = readConfig(args, process.env, await readConfigFile(args, process.env));
     const logger = createLogger({ service: "master", level: config.logLevel });
+    await startTracing(config.otlp);
     registerSecretPaths(secretPathsOf(config), (message) => logger.warn(message));
     const goOn = (error: AppError) => goOnWithoutMemory(error, config, logger);
     const removed = Promise.withResolvers<AppError>();
@@ -144,6 +146,7 @@ async function startOn(
   const close = async (): Promise<void> => {
     await master.close();
     await closeContext(context);
+    await stopTracing();
   };
   return { logger, addresses: { http: master.url, grpc }, close };
 }

@@ -13,6 +13,8 @@ import {
 import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
 import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
+import { readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
+import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
 import { withUpstreams } from "./inference/upstream-ports.ts";
@@ -28,6 +30,7 @@ const workerFlags = {
   "max-sequences": ["N", "maximum concurrent sequences per engine"],
   device: ["DEVICE", "device of the engines: cpu or a GPU index"],
   "gpu-layers": ["N", "layers to offload to the GPU"],
+  "otlp-endpoint": ["URL", "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names"],
   ...OFFER_FLAGS,
 } as const satisfies Record<string, FlagHelp>;
 
@@ -56,7 +59,11 @@ async function start() {
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
   const options = { ...flags, ...offer, secretPaths, version, engineDefaults: engines };
-  return withMetrics("worker", await startWorker(options, ports, log), metrics);
+  const asked = { endpoint: extra["otlp-endpoint"], service: "heddle-worker" };
+  await startTracing(readOtlpSettings({ ...asked, instance: flags.name ?? "" }, process.env));
+  const node = await withMetrics("worker", await startWorker(options, ports, log), metrics);
+  const close = (drainMs: number) => node.close(drainMs).finally(stopTracing);
+  return { ...node, close };
 }
 
 /** Files with keys of other services, which the environment names. */

@@ -5,6 +5,7 @@
  */
 export const TRAINER_VARIABLE_NAMES: readonly string[] = [
   "PLUGIN_*",
+  "TRACEPARENT",
   "LANG",
   "LC_*",
   "TZ",
@@ -30,7 +31,7 @@ const ALLOWED = new RegExp(
 );
 
 export const TRAINER_VARIABLES =
-  "PLUGIN_*, LANG, LC_*, TZ, and the settings of OMP_*, TF_*, CUDA and cuBLAS that docs/reference/training.md lists";
+  "PLUGIN_*, TRACEPARENT, LANG, LC_*, TZ, and the settings of OMP_*, TF_*, CUDA and cuBLAS that docs/reference/training.md lists";
 
 /** Whether a job may set the variable for a task of Heddle's own trainer. */
 export function isTrainerVariable(name: string): boolean {

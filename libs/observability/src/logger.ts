@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
+import { currentSpan, traceFields } from "./tracing/tracing.ts";
 
 /** Structured JSON log lines, never with prompts, answers or keys. */
 export type Logger = PinoLogger;
@@ -45,6 +46,8 @@ export function createLogger({ service, level, destination }: LoggerOptions): Lo
     level,
     base: { service, pid: process.pid },
     timestamp: pino.stdTimeFunctions.isoTime,
+    // Of the call that a line is about, where traces are on.
+    mixin: () => traceFields(currentSpan()),
     formatters: { level: (label: string) => ({ level: label }) },
     redact: [...SECRET_FIELDS.flatMap((name) => [name, `*.${name}`]), "req.headers.authorization"],
   };

@@ -15,6 +15,7 @@ import {
   type SettingsFile,
 } from "@heddle/contracts/configuration/read-settings";
 import type { LogLevel } from "@heddle/observability/logger";
+import { type OtlpSettings, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 
 /** This process's configuration. Flags take precedence over variables, those over the file, that over defaults. */
 export interface MasterConfig {
@@ -67,6 +68,8 @@ export interface MasterConfig {
   readonly joinTokenFile: string | undefined;
   readonly certificateLifetimeMs: number;
   readonly logLevel: LogLevel;
+  /** Where traces go; undefined: off. */
+  readonly otlp: OtlpSettings | undefined;
   readonly maxCalls: number;
   /** Queue length per deployment, and the maximum wait. */
   readonly maxQueued: number;
@@ -177,6 +180,7 @@ export function readConfig(
     isExposed: leaves && !tls,
     tls,
     logLevel: settings.log_level,
+    otlp: otlpOf(settings, env),
     ...callBoundsOf(settings),
     corsOrigins: settings.cors_origins,
     maxHeapMib: settings.max_heap_mib,
@@ -202,6 +206,10 @@ function filesOf(settings: MasterSettings, dataDirectory: string) {
     authFile: settings.auth_file || undefined,
     limitsRedisPasswordFile: settings.limits_redis_password_file || undefined,
   };
+}
+
+function otlpOf({ otlp_endpoint: endpoint, name }: MasterSettings, env: NodeJS.ProcessEnv) {
+  return readOtlpSettings({ endpoint, service: "heddle-master", instance: name }, env);
 }
 
 function callBoundsOf(settings: MasterSettings) {

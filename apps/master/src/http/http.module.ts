@@ -28,6 +28,7 @@ import { LastUsed } from "./last-used.ts";
 import { CallLimiter } from "./limits/call-limiter.ts";
 import { MasterLimits } from "./limits/master-limits.ts";
 import { listRoutes, ROUTES } from "./route-table.ts";
+import { traceRequests } from "./trace-hooks.ts";
 
 /** What every route has: access by keys, their limits, repeated changes, errors. */
 @Module({
@@ -89,6 +90,7 @@ export class HttpModule {
   ) {
     const instance = httpAdapter.getInstance<FastifyInstance>();
     exposeAudit(registry, trail);
+    traceRequests(instance);
     auditCalls(instance, trail, settings.auditMode);
     guardRoutes(instance, access, settings);
   }

@@ -2,9 +2,12 @@ import { AppError } from "@heddle/base/errors";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import type { ModelInstruments } from "@heddle/observability/inference-metrics";
+import type { OpenSpan } from "@heddle/observability/tracing/span";
+import { traceParentOf } from "@heddle/observability/tracing/trace-context";
 import type { Caller } from "../http/identity/caller.ts";
 import { type CallReservation, DEFAULT_PROJECT } from "../http/limits/call-reservation.ts";
 import type { Accounting, CallTokens } from "./accounting.ts";
+import { endCallSpan } from "./call-span.ts";
 
 export interface CallParts {
   readonly requestId: string;
@@ -48,6 +51,7 @@ export class AdmittedCall {
   #usage: Usage | undefined;
   #finishReasons: string[] = [];
   #node: string | undefined;
+  #span: OpenSpan | undefined;
   /** Whether each engine has reported the prompt's tokens when it began; upstreams report them last. */
   #isPromptKnown = true;
   /** Requests that an engine has begun. */
@@ -68,6 +72,16 @@ export class AdmittedCall {
 
   set node(node: string) {
     this.#node = node;
+  }
+
+  /** The span that ends with the call. */
+  tracedBy(span: OpenSpan | undefined): void {
+    this.#span = span;
+  }
+
+  /** Of its span; undefined where traces are off. */
+  get traceparent(): string | undefined {
+    return this.#span && traceParentOf(this.#span.context);
   }
 
   handedOver(overheadMs: number): void {
@@ -170,6 +184,9 @@ export class AdmittedCall {
     // Embeddings have no choices: as in vLLM they count as stopped.
     const reasons = this.#finishReasons.length > 0 ? this.#finishReasons : ["stop"];
     this.#parts.accounting.record(this, row, reasons);
+    const span = this.#span;
+    const times = { queuedMs: this.#queuedMs, firstTokenMs: this.#firstTokenMs };
+    if (span) endCallSpan(span, row, reasons, times, error);
   }
 
   get #seen(): CallTokens {

@@ -22,6 +22,7 @@ import { withAdapter } from "./adapted-request.ts";
 import { CacheSalts } from "./cache-salts.ts";
 import { AdmittedCall } from "./call.ts";
 import { priorityOfRequest } from "./call-priority.ts";
+import { openCallSpan } from "./call-span.ts";
 import {
   CallWait,
   INFERENCE_DISPATCH,
@@ -228,6 +229,7 @@ export class InferenceCalls {
       reservedPromptTokens: promptTokens,
       reservedOutputTokens: outputTokens,
     });
+    call.tracedBy(openCallSpan(http.url, model));
     return { model, call, headers, priority, wait: new CallWait() };
   }
 
@@ -271,6 +273,7 @@ export class InferenceCalls {
         cacheSalt: this.salts.of(project),
         deadlineMs,
         priority: priorityNumber(permitted.priority, later),
+        traceparent: call.traceparent,
       },
       signal,
       wait,

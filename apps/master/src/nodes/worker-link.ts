@@ -95,7 +95,7 @@ export class WorkerLink {
     const call = new SessionCall(id, node, this, signal);
     const timer =
       deadlineMs > 0 ? setTimeout(() => call.expire(), deadlineMs + DEADLINE_GRACE_MS) : undefined;
-    const { deployment, fairKey, cacheSalt, priority } = asked;
+    const { deployment, fairKey, cacheSalt, priority, traceparent } = asked;
     const load = { deployment, fairKey, priority, sequences: sequencesOf(asked.request) };
     this.#open.set(id, { call, load, isComputed: false, timer });
     this.#load.add(load);
@@ -109,6 +109,7 @@ export class WorkerLink {
         deadlineMs: Math.min(MAX_UINT32, Math.ceil(deadlineMs)),
         priority,
         window: EVENT_WINDOW,
+        traceparent,
       },
     });
     return call;

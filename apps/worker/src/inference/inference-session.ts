@@ -10,6 +10,7 @@ import type { Start__Output } from "@heddle/contracts/generated/heddle/v1/Start"
 import { callerOf } from "@heddle/rpc/credentials";
 import { decodeWork, encodeEvent } from "@heddle/rpc/inference-codec";
 import { toStatus } from "@heddle/rpc/status";
+import { EngineSpan } from "./engine-span.ts";
 import { isLast, Outbox } from "./outbox.ts";
 import type { ReplicaCall } from "./replica.ts";
 import type { ReplicaSet } from "./replica-set.ts";
@@ -21,6 +22,8 @@ const MAX_REQUESTS = 4_096;
 
 interface OpenRequest {
   readonly outbox: Outbox;
+  /** Undefined where traces are off. */
+  readonly span: EngineSpan | undefined;
   call?: ReplicaCall | undefined;
   /** Its last event awaits its reader, and was not reported to the master. */
   isEndUnreported?: boolean;
@@ -92,7 +95,10 @@ export class InferenceSession {
       this.#stream.emit("error", toStatus(error));
       return;
     }
-    const opened: OpenRequest = { outbox: new Outbox(start.window) };
+    const opened: OpenRequest = {
+      outbox: new Outbox(start.window),
+      span: EngineSpan.open(start),
+    };
     this.#open.set(id, opened);
     const refusal = this.#submit(start, opened);
     if (refusal) this.#push(id, opened, { type: "failed", id, error: refusal });
@@ -130,6 +136,7 @@ export class InferenceSession {
   /** `event.id` is the engine's; on the stream the request has the master's. */
   #push(id: number, opened: OpenRequest, event: EngineEvent): void {
     if (this.#ended) return;
+    opened.span?.observe(event);
     opened.outbox.push(event.id === id ? event : { ...event, id });
     if (isLast(event)) opened.isEndUnreported = true;
     this.#markDirty(id);
@@ -163,7 +170,10 @@ export class InferenceSession {
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    for (const { call } of this.#open.values()) call?.cancel();
+    for (const { call, span } of this.#open.values()) {
+      call?.cancel();
+      span?.abandon();
+    }
     this.#open.clear();
   }
 }

@@ -190,7 +190,10 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       await this.#remove(key);
       const task = await this.#take(plan);
       this.#tasks.set(key, task);
-      this.#node.log.info({ task: key, devices: [...plan.devices] }, "a task is leased");
+      this.#node.log.info(
+        { task: key, devices: [...plan.devices], ...task.span.fields },
+        "a task is leased",
+      );
       this.#changed(task, "phase");
     } catch (error) {
       const text = error instanceof Error ? error.message : String(error);
@@ -400,7 +403,8 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     const { phase, exit } = task.status();
     const { exitCode, signal, reason, message } = exit ?? {};
     const end = exit ? { exitCode, signal, reason, error: message } : {};
-    this.#node.log.info({ task: keyOf(task.plan.id), phase, ...end }, "task");
+    task.span.onPhase(task.status());
+    this.#node.log.info({ task: keyOf(task.plan.id), phase, ...end, ...task.span.fields }, "task");
   }
 
   #bury(id: TaskId__Output, how: ExitVerdict | { reason: ""; message: string }): void {

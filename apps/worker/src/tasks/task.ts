@@ -26,6 +26,7 @@ import type { ProcessScan } from "./executors/process-scan.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
 import { PortReservation } from "./port-reservation.ts";
 import type { TaskContext } from "./task-context.ts";
+import { TaskSpan } from "./task-span.ts";
 import { TaskWatch } from "./task-watch.ts";
 
 /** How often a task that is to leave is checked. */
@@ -54,6 +55,7 @@ export class Task {
   readonly plan: TaskPlan;
   readonly directory: TaskDirectory;
   readonly streams: TaskStreams;
+  readonly span: TaskSpan;
   readonly #context: TaskContext;
   readonly #progress: ProgressReporter;
   readonly #ending = new AbortController();
@@ -90,6 +92,7 @@ export class Task {
     this.plan = plan;
     this.directory = directory;
     this.streams = streams;
+    this.span = new TaskSpan(plan);
     this.#context = context;
     this.#progress = new ProgressReporter({
       file: new ProgressFile(directory.root, directory.progressName),
@@ -132,6 +135,7 @@ export class Task {
 
   /** Releases what it holds after a failed lease. */
   async abandon(): Promise<void> {
+    this.span.end("LaunchFailed");
     await this.#port?.release();
     await this.streams.close();
   }
@@ -269,6 +273,7 @@ export class Task {
       gpus: node.gpus(),
       own: process.env,
       secretVariables: places.secretVariables,
+      trace: this.span.environment,
     });
     return {
       plan,

@@ -146,6 +146,9 @@ export const masterSettings = z.strictObject({
   task_logs_mib: whole(1, 1_000_000_000, 10_240, "maximum size of stored task logs, in MiB"),
   task_logs_hours: whole(1, 1_000_000, 168, "retention of task logs, in hours"),
   log_level: choice(LOG_LEVELS, "debug, info, warn, error or silent").default("info"),
+  otlp_endpoint: optionalText(
+    "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names",
+  ),
   max_calls: whole(1, 1_000_000, 4_096, "maximum concurrent inference calls"),
   max_queued: whole(1, 1_000_000, 1_024, "maximum queued calls per model"),
   max_wait_ms: whole(1, 3_600_000, 30_000, "maximum queue time of a call, in ms"),

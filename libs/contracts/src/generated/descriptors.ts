@@ -2527,6 +2527,10 @@ export const DESCRIPTORS = `{
         "cacheSalt": {
          "type": "string",
          "id": 10
+        },
+        "traceparent": {
+         "type": "string",
+         "id": 11
         }
        }
       },

@@ -13,6 +13,7 @@ import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { type Caller, requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
+import { callersTrace } from "../../http/trace-hooks.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
@@ -121,9 +122,18 @@ export class JobService {
   }
 
   #submitter(request: CallerRequest): Submitter {
-    const { nodes, servers, models, jobs, cluster } = this.state;
-    const caller = requestCaller(request);
-    return { caller, nodes, servers, models, jobs, cluster, pluginConfigs: this.#pluginConfigs };
+    const { nodes, servers, models, jobs, specs, cluster } = this.state;
+    return {
+      nodes,
+      servers,
+      models,
+      jobs,
+      specs,
+      cluster,
+      caller: requestCaller(request),
+      trace: callersTrace(request),
+      pluginConfigs: this.#pluginConfigs,
+    };
   }
 
   #find(id: string): JobRecord {

@@ -14,6 +14,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
 import type { ControlState } from "@heddle/control/state";
+import type { TraceContext } from "@heddle/observability/tracing/trace-context";
 import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { refusalError } from "../../control-plane/propose.ts";
@@ -27,6 +28,7 @@ import { requireInProject } from "./job-access.ts";
 import { isJobId, newJobId } from "./job-id.ts";
 import type { PluginConfigs } from "./plugin-configs.ts";
 import { readSpec } from "./read-spec.ts";
+import { tracedSpec } from "./traced-spec.ts";
 
 /** The change that a body of POST /jobs requests. Throws with all its faults. */
 export function requestedSubmission(
@@ -35,8 +37,9 @@ export function requestedSubmission(
 ): RequestedChange<SubmittedJob> {
   const atMs = Date.now();
   const made = newJobId(atMs);
-  const { id, ...spec } = checkedSpec(body, submitter, made);
+  const { id, ...checked } = checkedSpec(body, submitter, made);
   const jobId = id ?? made;
+  const spec = tracedSpec(checked, { ...submitter, jobId, isIdGiven: id !== undefined });
   const answer = submitted({ id: jobId, state: "accepted", submittedAtMs: atMs });
   return { command: { type: "job.submit", atMs, jobId, spec }, answer };
 }
@@ -110,8 +113,10 @@ export function submitted({
 
 /** Who submits, and the state that the job depends on. */
 export interface Submitter
-  extends Pick<ControlState, "nodes" | "servers" | "models" | "jobs" | "cluster"> {
+  extends Pick<ControlState, "nodes" | "servers" | "models" | "jobs" | "specs" | "cluster"> {
   readonly caller: Caller;
+  /** The span that the caller names, if any. */
+  readonly trace?: TraceContext | undefined;
   readonly pluginConfigs: PluginConfigs;
 }
 

@@ -12,6 +12,8 @@ export interface InferenceCall {
   readonly deadlineMs: number;
   /** Of `priorityNumber`; larger goes first. */
   readonly priority: number;
+  /** Of the call's span; absent where traces are off. */
+  readonly traceparent?: string | undefined;
 }
 
 /** A replica that may take a request. */

@@ -29,6 +29,8 @@ export interface EnvironmentFacts {
   readonly own: NodeJS.ProcessEnv;
   /** The job's variables whose values are secrets. */
   readonly secretVariables: Readonly<Record<string, string>>;
+  /** What names the task's span; empty where traces are off. */
+  readonly trace?: Readonly<Record<string, string>>;
 }
 
 /** The environment of a task: inherited variables, then the job's own, then the worker's. */
@@ -43,6 +45,7 @@ export function taskEnvironment(facts: EnvironmentFacts): Record<string, string>
   return {
     ...Object.fromEntries(inherited),
     ...jobVariables(spec, facts.secretVariables),
+    ...facts.trace,
     HEDDLE_JOB_ID: id.jobId,
     HEDDLE_JOB_NAME: spec.jobName,
     HEDDLE_PROJECT: spec.project,

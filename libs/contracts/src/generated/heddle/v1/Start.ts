@@ -15,6 +15,7 @@ export interface Start {
   'embed'?: (_heddle_v1_EmbedRequest | null);
   'read'?: (_heddle_v1_ReadRequest | null);
   'cacheSalt'?: (string);
+  'traceparent'?: (string);
   'work'?: "request"|"embed"|"read";
 }
 
@@ -29,5 +30,6 @@ export interface Start__Output {
   'embed'?: (_heddle_v1_EmbedRequest__Output | null);
   'read'?: (_heddle_v1_ReadRequest__Output | null);
   'cacheSalt': (string);
+  'traceparent': (string);
   'work'?: "request"|"embed"|"read";
 }

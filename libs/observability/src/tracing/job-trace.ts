@@ -1,0 +1,47 @@
+import { createHash } from "node:crypto";
+import { parseTraceParent, type TraceContext, traceParentOf } from "./trace-context.ts";
+
+/** The variable of a job's environment that names its trace, as OpenTelemetry's SDKs read it. */
+export const JOB_TRACE = "TRACEPARENT";
+
+/** What a job's variable says: the job's own span, and the one that it is within. */
+export interface JobTrace {
+  readonly job: TraceContext;
+  /** Undefined for a job whose span is the first of its trace. */
+  readonly parent: TraceContext | undefined;
+}
+
+/** Every process derives the same span of the job, which is sent when the job has ended. */
+export function jobTraceOf(
+  jobId: string,
+  environment: Readonly<Record<string, string>>,
+): JobTrace | undefined {
+  const named = parseTraceParent(environment[JOB_TRACE]);
+  if (!named) return undefined;
+  const spanId = jobSpanId(jobId);
+  const parent = named.spanId === spanId ? undefined : named;
+  return { job: { ...named, spanId }, parent };
+}
+
+/**
+ * The variable for a job that a traced request submits. A job with an id of its client's may be
+ * submitted again, and its spec must be the same then: only the caller's trace counts for it.
+ */
+export function newJobTrace(
+  jobId: string,
+  request: { readonly span: TraceContext; readonly caller: TraceContext | undefined },
+  isIdGiven: boolean,
+): string {
+  const { span, caller } = request;
+  if (!isIdGiven) return traceParentOf(span);
+  const { traceId } = caller ?? { traceId: digest(`trace of ${jobId}`, 32) };
+  return traceParentOf({ traceId, spanId: jobSpanId(jobId), isSampled: span.isSampled });
+}
+
+function jobSpanId(jobId: string): string {
+  return digest(jobId, 16);
+}
+
+function digest(text: string, digits: number): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, digits);
+}
