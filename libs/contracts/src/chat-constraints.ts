@@ -14,6 +14,10 @@ export const responseFormat = z.looseObject({
       strict: z.boolean().nullish(),
     })
     .optional(),
+  schema: z
+    .looseObject({})
+    .nullish()
+    .describe("Of `json_object`, as llama-server takes it: a JSON schema of the object."),
 });
 export const functionName = z
   .string()
@@ -82,10 +86,11 @@ function chosenTools(choice: ToolRequest["tool_choice"]) {
 }
 
 /** Throws where the format lacks what it needs. */
-export function checkFormat({ type, json_schema }: z.infer<typeof responseFormat>): void {
+export function checkFormat({ type, json_schema, schema }: z.infer<typeof responseFormat>): void {
   if (type !== "text" && type !== "json_object" && type !== "json_schema") {
     throw invalid("response_format.type", "expected `text`, `json_object` or `json_schema`");
   }
+  if (type === "json_object") checkSchemaSize("response_format.schema", schema);
   if (type !== "json_schema") return;
   if (json_schema === undefined) {
     const param = "response_format.json_schema";

@@ -22,6 +22,7 @@ export type HttpSettings = Pick<
   "maxBodyBytes" | "maxReadingBytes" | "maxConnections" | "corsOrigins" | "fixedTimes"
 >;
 
+const NO_BYTES = Buffer.alloc(0);
 /** The longest part of a path, as a model's id. */
 const MAX_PARAM_CHARS = 256;
 
@@ -121,6 +122,11 @@ function attempt(done: (error?: Error) => void, check: () => Promise<void> | voi
 /** The route parses the JSON, because a repeated request may be answered without it. */
 function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void {
   instance.removeAllContentTypeParsers();
+  // A request without a body reaches no parser.
+  instance.addHook("preValidation", (request, _reply, done) => {
+    request.body ??= NO_BYTES;
+    done();
+  });
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
     bodies.read(payload as IncomingMessage, done);
   });

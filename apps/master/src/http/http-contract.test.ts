@@ -66,6 +66,15 @@ describe("HTTP: malformed requests", () => {
     expect((await errorOf(reply))["code"]).toBe(code);
   });
 
+  it("without a body and its type are 400", async () => {
+    const headers = { authorization: `Bearer ${server.adminKey}` };
+    for (const path of [chatPath, "/api/v1/embeddings", "/api/v1/responses"]) {
+      const reply = await raw(path, { method: "POST", headers });
+      expect(reply.status, path).toBe(400);
+      expect((await errorOf(reply))["code"]).toBe("invalid_json");
+    }
+  });
+
   it("that are not UTF-8 are 400", async () => {
     const body = Buffer.concat([
       Buffer.from('{"model":"'),

@@ -235,6 +235,17 @@ describe("schema grammar: valid texts of", () => {
     ],
     ["several types", { type: ["string", "null"], maxLength: 1 }, /^(null|".{0,2}")$/su],
     [
+      "what an alternative names, and nothing else",
+      {
+        type: "object",
+        anyOf: [{ properties: { a: { const: 1 } }, required: ["a"] }, { required: ["b"] }],
+        properties: { b: { type: "null" } },
+        unevaluatedProperties: false,
+      },
+      /^\{/,
+    ],
+    ["no further elements", { type: "array", unevaluatedItems: false }, /^\[\s*\]$/],
+    [
       "nested levels that must end",
       {
         $ref: "#/$defs/tree",
@@ -392,6 +403,21 @@ describe("schema grammar: exclusion is exact for", () => {
     expect(isText(schema, '{"value":{"kid":{"leaf":1}}}')).toBe(true);
     expect(isText(schema, '{"value":{"kid":{"leaf":null}}}')).toBe(false);
   });
+
+  it("additionalItems holds behind a list of items", () => {
+    const items = [{ type: "boolean" }];
+    expect(isText({ type: "array", items, additionalItems: false }, "[true]")).toBe(true);
+    expect(isText({ type: "array", items, additionalItems: false }, "[true,1]")).toBe(false);
+    expect(isText({ type: "array", items, additionalItems: { const: 1 } }, "[true,1]")).toBe(true);
+  });
+
+  it("unevaluatedProperties forbids what alternatives only exclude", () => {
+    const kind = (name: string) => ({ properties: { [name]: { const: 1 } }, required: [name] });
+    const schema = { type: "object", oneOf: [kind("a"), kind("b")], unevaluatedProperties: false };
+    expect(isText(schema, '{"a":1}')).toBe(true);
+    expect(isText(schema, '{"a":1,"b":2}')).toBe(false);
+    expect(isText(schema, '{"a":1,"c":2}')).toBe(false);
+  });
 });
 
 describe("schema grammar: a fault names its place:", () => {
@@ -402,6 +428,11 @@ describe("schema grammar: a fault names its place:", () => {
       "contains is not supported",
     ],
     [{ type: "array", uniqueItems: true }, "/uniqueItems", "not supported"],
+    [
+      { unevaluatedProperties: false, not: { const: 1 } },
+      "/unevaluatedProperties",
+      "beside not is not supported",
+    ],
     [{ type: "integer", multipleOf: 0 }, "/multipleOf", "a number above 0"],
     [{ type: "number", multipleOf: 1234.567 }, "/multipleOf", "use fewer digits"],
     [

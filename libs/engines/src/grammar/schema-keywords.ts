@@ -16,9 +16,6 @@ const REFUSED: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
   ["minContains", () => true],
   ["maxContains", () => true],
   ["uniqueItems", (value) => value === false],
-  ["unevaluatedProperties", (value) => typeof value === "boolean"],
-  ["unevaluatedItems", (value) => typeof value === "boolean"],
-  ["additionalItems", (value) => typeof value === "boolean"],
   ["$dynamicRef", () => false],
   ["$recursiveRef", () => false],
   ["contentSchema", () => true],
@@ -175,7 +172,7 @@ export class KeywordReader {
     return schema === undefined ? [] : [{ schema, pointer: under(this.#pointer, keyword) }];
   }
 
-  /** `items` with a list is the older form of `prefixItems`. */
+  /** `items` with a list is the older form of `prefixItems`, and `additionalItems` is its rest. */
   items(): Pick<SchemaShape, "prefix" | "items"> {
     const { items, prefixItems } = this.#keywords;
     const keyword = prefixItems === undefined ? "items" : "prefixItems";
@@ -184,7 +181,7 @@ export class KeywordReader {
     const prefix = list.map((schema, at) => [
       { schema, pointer: under(this.#pointer, keyword, at) },
     ]);
-    return { prefix, items: Array.isArray(items) ? [] : this.schemas("items") };
+    return { prefix, items: this.schemas(Array.isArray(items) ? "additionalItems" : "items") };
   }
 
   #number(keyword: string): number | undefined {

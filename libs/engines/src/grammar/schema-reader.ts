@@ -155,7 +155,9 @@ export class SchemaReader {
     if (keywords["oneOf"] !== undefined) parts.push(this.#oneOf(located, chain, isExact));
     if (keywords["not"] !== undefined) parts.push(read(negated(memberOf(located, "not"))));
     if (keywords["if"] !== undefined) parts.push(this.#conditional(located, read));
-    return parts.reduce((shapes, part) => this.#combined(shapes, part, pointer));
+    const shapes = parts.reduce((some, part) => this.#combined(some, part, pointer));
+    const isPartial = "unevaluatedProperties" in keywords || "unevaluatedItems" in keywords;
+    return isPartial ? withUnevaluated(shapes, located) : shapes;
   }
 
   #follow(located: Located, chain: readonly string[]) {
@@ -276,6 +278,28 @@ export class SchemaReader {
     );
     return found < 0 ? undefined : found;
   }
+}
+
+/** What holds of members and elements of which nothing else in the schema speaks. */
+function withUnevaluated(shapes: SchemaShape[], located: Located): SchemaShape[] {
+  const keywords = keywordsOf(located);
+  const [ofMembers, ofElements] = (["unevaluatedProperties", "unevaluatedItems"] as const).map(
+    (name) => {
+      if (keywords[name] === undefined || keywords[name] === true) return [];
+      if (keywords["not"] === undefined) return [memberOf(located, name)];
+      throw new SchemaFault(under(located.pointer, name), `${name} beside not is not supported`);
+    },
+  ) as [Located[], Located[]];
+  // What a value must not be says nothing of its parts.
+  const also = (schemas: readonly Located[], rest: Located[]) =>
+    schemas.every(({ isNegated }) => isNegated) ? [...schemas, ...rest] : schemas;
+  return shapes.map((shape) => ({
+    ...shape,
+    properties: new Map([...shape.properties].map(([name, all]) => [name, also(all, ofMembers)])),
+    additional: shape.additional.length > 0 ? shape.additional : ofMembers,
+    prefix: shape.prefix.map((all) => also(all, ofElements)),
+    items: shape.items.length > 0 ? shape.items : ofElements,
+  }));
 }
 
 const OVERLAPS =

@@ -116,6 +116,10 @@ describe("parameters: an honoured one reaches the engine", () => {
     [{ logprobs: true }, { topLogprobs: 0 }],
     [{ logprobs: true, top_logprobs: 20 }, { topLogprobs: 20 }],
     [{ response_format: { type: "json_object" } }, { format: "json_object" }],
+    [
+      { response_format: { type: "json_object", schema: { type: "null" } } },
+      { format: { kind: "json_schema", schema: '{"type":"null"}' } },
+    ],
     [{ response_format: { type: "text" } }, { format: "text" }],
     [
       {

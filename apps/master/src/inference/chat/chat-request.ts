@@ -119,9 +119,10 @@ interface AllowedTools {
 }
 
 function formatOf(format: ChatCompletionRequest["response_format"]): OutputFormat {
-  if (format?.type === "json_object") return "json_object";
-  if (format?.type !== "json_schema") return "text";
-  const schema = format.json_schema?.schema ?? { type: "object" };
+  const isObject = format?.type === "json_object";
+  if (isObject && format.schema == null) return "json_object";
+  if (!isObject && format?.type !== "json_schema") return "text";
+  const schema = (isObject ? format.schema : format.json_schema?.schema) ?? { type: "object" };
   return { kind: "json_schema", schema: JSON.stringify(schema) };
 }
 
