@@ -195,4 +195,30 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
     expect(text).not.toContain("event: error");
     expect(text).not.toMatch(/"finish_reason":"/);
   });
+
+  // holds: serving-idle-unload
+  it("puts an idle model to sleep under each leader, and any master wakes it", async () => {
+    const id = "elastic";
+    const first = await leader();
+    const [other] = MASTERS.filter((name) => name !== first) as [Master];
+    const scaling = { min: 0, max: 1, idle_unload_s: 1 };
+    const body = { id, source: "builtin://tiny?seed=9", scaling };
+    expect((await request(first, "POST", "/models", body)).status).toBe(200);
+    const wanted = async () => {
+      const reply = await request(other, "GET", `/models/${id}`);
+      return ((await reply.json()) as { wanted_replicas: number }).wanted_replicas;
+    };
+    await eventually(async () => (await wanted()) === 0);
+    const pids = pidsOf(first);
+    process.kill(pids.at(-1) ?? 0, "SIGKILL");
+    // It waits at a master for a replica, which a leader starts.
+    const woken = await chat(other, { model: id, max_tokens: 4 });
+    expect([woken.status, await woken.json()]).toMatchObject([
+      200,
+      { usage: { completion_tokens: 4 } },
+    ]);
+    expect(await leader()).not.toBe(first);
+    await eventually(async () => (await wanted()) === 0);
+    await eventually(async () => pidsOf(first).length === pids.length + 1);
+  });
 });
