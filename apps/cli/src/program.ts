@@ -220,6 +220,7 @@ function addKeys(program: Command, lazy: Lazy): void {
     .option("--project <name>", "project that the key is bound to (default: default)")
     .option("--owner <name>", "user or service that answers for the key")
     .option("--models <list>", "comma-separated models that the key may call (default: all)")
+    .option("--deterministic", "give equal answers to equal calls, unless a call says otherwise")
     .action(lazy(async () => (await import("./commands/keys.ts")).createKey));
   keys
     .command("list")

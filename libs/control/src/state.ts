@@ -93,6 +93,8 @@ export interface ApiKeyRecord {
   readonly limits: Limits;
   /** The project that it is bound to and whose limits its calls count for; `default` if absent. */
   readonly project?: string | undefined;
+  /** Its calls are deterministic where they do not say otherwise. Masters that do not know it ignore it. */
+  readonly deterministic?: boolean | undefined;
   readonly createdAtMs: number;
   /** The key that this one replaces. */
   readonly rotatedFrom?: string | undefined;

@@ -37,7 +37,9 @@ export async function listKeys(command: Command): Promise<number> {
   return 0;
 }
 
-type KeyFlags = Partial<Record<"scopes" | "models" | "role" | "project" | "owner", string>>;
+type KeyFlags = Partial<Record<"scopes" | "models" | "role" | "project" | "owner", string>> & {
+  readonly deterministic?: true;
+};
 
 /** `heddle keys create <name>`: prints the key alone on standard output, for `$(...)`. */
 export async function createKey(command: Command): Promise<number> {
@@ -50,6 +52,7 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.role ? { role: flags.role } : {}),
     ...(flags.project ? { project: flags.project } : {}),
     ...(flags.owner ? { owner: flags.owner } : {}),
+    ...(flags.deterministic ? { deterministic: true } : {}),
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {

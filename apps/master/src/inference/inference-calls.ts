@@ -18,7 +18,7 @@ import { requestCaller } from "../http/identity/caller.ts";
 import { CallLimiter } from "../http/limits/call-limiter.ts";
 import { ModelCatalog } from "../models/model-catalog.ts";
 import { Accounting } from "./accounting.ts";
-import { withAdapter } from "./adapted-request.ts";
+import { withAdapter, withKeyDefaults } from "./adapted-request.ts";
 import { CacheSalts } from "./cache-salts.ts";
 import { AdmittedCall } from "./call.ts";
 import { priorityOfRequest } from "./call-priority.ts";
@@ -263,12 +263,12 @@ export class InferenceCalls {
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
-    const { id: fairKey, project } = requestCaller(http);
+    const { id: fairKey, project, deterministic } = requestCaller(http);
     const answer = await dispatch.start(
       {
         requestId: http.id,
         deployment: model.deployment,
-        request: withAdapter(request, model),
+        request: withAdapter(withKeyDefaults(request, deterministic), model),
         fairKey,
         cacheSalt: this.salts.of(project),
         deadlineMs,

@@ -36,6 +36,7 @@ export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
     unknown_models: key.models.filter((id) => !registered.has(id)),
     project: key.project ?? DEFAULT_PROJECT,
     limits: viewLimits(key.limits),
+    deterministic: key.deterministic ?? false,
     status: statusOf(key, now),
     created_at: new Date(key.createdAtMs).toISOString(),
     expires_at: isoOrNull(key.expiresAtMs),

@@ -1,5 +1,6 @@
 // holds: key-lifecycle
 
+import type { GenerateRequest } from "@heddle/contracts/engine";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat, send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -192,6 +193,22 @@ describe("API keys over HTTP", () => {
     const reply = await postChat(server, hello, { key: made.key });
     expect(reply.headers.get("x-ratelimit-limit-requests")).toBe("5");
     expect(reply.headers.get("x-ratelimit-limit-tokens")).toBe("1000");
+  });
+
+  it("make calls deterministic that do not say otherwise, also once rotated", async () => {
+    const made = await create({ name: "d", deterministic: true });
+    const rotated = await send(server, "POST", `/api/v1/keys/${made.id}/rotate`, {});
+    const next = (await rotated.json()) as typeof made;
+    expect([made, next]).toMatchObject([{ deterministic: true }, { deterministic: true }]);
+    const asked = async (key: string, more: object) => {
+      await (await postChat(server, { ...hello, ...more }, { key })).text();
+      const request = server.dispatch.calls.at(-1)?.request as GenerateRequest | undefined;
+      return request?.deterministic;
+    };
+    expect(await asked(made.key, {})).toBe(true);
+    expect(await asked(next.key, { seed: 4 })).toBe(true);
+    expect(await asked(next.key, { deterministic: false })).toBe(false);
+    expect(await asked(server.adminKey, {})).toBeUndefined();
   });
 
   it.each<[string, string, Record<string, unknown>]>([

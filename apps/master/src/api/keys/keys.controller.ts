@@ -72,6 +72,7 @@ export class KeysController {
       models: body.models,
       limits: limitsOf(body.limits),
       ...(body.project !== DEFAULT_PROJECT && { project: body.project }),
+      ...(body.deterministic && { deterministic: true }),
       createdAtMs: now,
       expiresAtMs,
     };
@@ -113,6 +114,7 @@ export class KeysController {
       models: old.models,
       limits: old.limits,
       ...(project !== undefined && { project }),
+      ...(old.deterministic && { deterministic: true }),
       createdAtMs: now,
       rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,

@@ -59,9 +59,18 @@ export class CallerResolver {
   }
 
   #ofScopesOf(key: ApiKeyRecord): Caller {
-    const { id, name, models, limits, rotatedFrom, project } = key;
+    const { id, name, models, limits, rotatedFrom, project, deterministic } = key;
     const grants = grantsOfScopes(key.scopes, project, DEFAULT_PROJECT);
-    const fields = { kind: "key" as const, id, name, models, limits, rotatedFrom, grants };
+    const fields = {
+      kind: "key" as const,
+      id,
+      name,
+      models,
+      limits,
+      rotatedFrom,
+      grants,
+      deterministic,
+    };
     const caller = inProject(fields, project ?? DEFAULT_PROJECT, undefined);
     this.#ofScopes.set(key, caller);
     return caller;

@@ -3,7 +3,10 @@ import type { SubjectKind } from "@heddle/contracts/roles";
 import type { ApiKeyRecord } from "@heddle/control/state";
 
 /** What calls count for, and which models they may use. */
-type KeyFields = Pick<ApiKeyRecord, "id" | "scopes" | "models" | "limits" | "rotatedFrom">;
+type KeyFields = Pick<
+  ApiKeyRecord,
+  "id" | "scopes" | "models" | "limits" | "rotatedFrom" | "deterministic"
+>;
 
 /** Who calls, for one project. Its `scopes` are all that it may do there and with the cluster. */
 export interface Caller extends KeyFields {
