@@ -66,15 +66,11 @@ export const createKeyRequest = z
         "The project that the key is bound to, and whose limits its calls count for. Only an administrator of the cluster in `default` has all projects.",
       ),
     limits: z.strictObject(limitMembers).default({}),
-<<<<<<< HEAD
-    expires_at: expiresAt.describe("When it ends: ISO 8601 with an offset or Z."),
-=======
     deterministic: z
       .boolean()
       .default(false)
       .describe("Whether its calls are `deterministic` where they do not say otherwise."),
-    expires_at: expiresAt,
->>>>>>> 765d215a (keys: a key makes its calls deterministic by default)
+    expires_at: expiresAt.describe("When it ends: ISO 8601 with an offset or Z."),
     environment,
   })
   .meta({ id: "KeySpec" });
