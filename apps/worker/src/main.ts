@@ -15,6 +15,7 @@ import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
+import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
 import { withUpstreams } from "./inference/upstream-ports.ts";
@@ -32,6 +33,7 @@ const workerFlags = {
   "gpu-layers": ["N", "layers to offload to the GPU"],
   "otlp-endpoint": ["URL", "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names"],
   ...OFFER_FLAGS,
+  ...POD_FLAGS,
 } as const satisfies Record<string, FlagHelp>;
 
 const log = createLogger({ service: "worker", level: logLevelOf(process.env) });
@@ -58,7 +60,8 @@ async function start() {
   const secretPaths = [...(flags.secretPaths ?? []), ...credentialFiles(), ...keyFiles];
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
-  const options = { ...flags, ...offer, secretPaths, version, engineDefaults: engines };
+  const pods = readPodSettings(extra);
+  const options = { ...flags, ...offer, pods, secretPaths, version, engineDefaults: engines };
   const asked = { endpoint: extra["otlp-endpoint"], service: "heddle-worker" };
   await startTracing(readOtlpSettings({ ...asked, instance: flags.name ?? "" }, process.env));
   const node = await withMetrics("worker", await startWorker(options, ports, log), metrics);

@@ -53,7 +53,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
     const { labels, taints, rack, fabric, maxTasks } = this.#options;
     const { names, algorithms, environments, schemas, isolation } = this.#executors;
     return {
-      labels: { ...labels },
+      labels: { ...labels, ...this.#executors.labels },
       taints: [...taints],
       rack,
       fabric,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { Hardware } from "@heddle/contracts/generated/heddle/v1/Hardware";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import type { ResourceLimit } from "@heddle/contracts/generated/heddle/v1/ResourceLimit";
 import { resourceLimits } from "./control-groups.ts";
 import { readDeviceFaults } from "./device-faults.ts";
 import { GpuProbe } from "./gpu-probe.ts";
@@ -16,10 +17,20 @@ const SAMPLE_MS = 1_000;
 export interface MachineOptions {
   /** Devices that replace those of the machine. */
   readonly simulatedGpus?: readonly Gpu[] | undefined;
+  /** What Kubernetes gives to Pods of this node, in place of what the worker's own pod sees. */
+  readonly kubernetes?: KubernetesOffer | undefined;
   /** Absent: the free space of the data directory's disk at the start. */
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
+}
+
+/** A node's resources for Pods of tasks. */
+export interface KubernetesOffer {
+  /** Absent: the machine's own. */
+  readonly gpus: readonly Gpu[] | undefined;
+  readonly cpuMilli: number;
+  readonly memoryBytes: number;
 }
 
 /** A node's reports on its machine, sampled in the background. */
@@ -43,8 +54,12 @@ export class Machine {
 
   /** The devices, real or simulated, each with its fault, if any. */
   gpus(): Gpu[] {
-    const gpus = this.#options.simulatedGpus ?? this.#gpus.gpus;
+    const gpus = this.#fixedGpus ?? this.#gpus.gpus;
     return gpus.map((gpu) => ({ ...gpu, fault: this.#faults.get(gpu.index ?? -1) ?? "" }));
+  }
+
+  get #fixedGpus(): readonly Gpu[] | undefined {
+    return this.#options.simulatedGpus ?? this.#options.kubernetes?.gpus;
   }
 
   /** Called once for each device that becomes sick. */
@@ -54,10 +69,7 @@ export class Machine {
 
   /** Resolves after the first samples, so that the registration includes the GPUs. */
   async start(): Promise<void> {
-    await Promise.all([
-      this.#sampleDisk(),
-      this.#options.simulatedGpus ? undefined : this.#gpus.start(),
-    ]);
+    await Promise.all([this.#sampleDisk(), this.#fixedGpus ? undefined : this.#gpus.start()]);
     this.#freeAtStartBytes = this.#disk.freeBytes;
     this.#sampleFaults();
     this.#timer = setInterval(() => {
@@ -85,7 +97,7 @@ export class Machine {
       ioOperationsPerSec: this.#options.ioOperationsPerSec ?? 0,
       networkMbps: this.#options.networkMbps ?? 0,
       hostId: hostId(),
-      limits: resourceLimits(),
+      limits: this.#limits(),
       diskId: String(statSync(this.#dataDirectory, { throwIfNoEntry: false })?.dev ?? ""),
     };
   }
@@ -100,6 +112,14 @@ export class Machine {
       gpus: this.gpus(),
       deviceReadings: this.#deviceReadings,
     };
+  }
+
+  /** The worker's own control group does not bound Pods. */
+  #limits(): ResourceLimit[] {
+    const { kubernetes } = this.#options;
+    if (!kubernetes) return resourceLimits();
+    const { cpuMilli, memoryBytes } = kubernetes;
+    return [{ id: `pods-${hostId()}`, cpuMilli, memoryBytes }];
   }
 
   #sampleFaults(): void {

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import type { NodeFlags } from "@heddle/node-agent/node-flags";
 import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
+import type { PodSettings } from "./pod-settings.ts";
 
 const DEFAULT_MAX_ARTIFACT_BYTES = 50 * 2 ** 30;
 
@@ -13,6 +14,8 @@ export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly version: string;
   /** Defaults of engine options that a deployment leaves open. */
   readonly engineDefaults: EngineOptions;
+  /** Absent: tasks are processes and containers of this machine. */
+  readonly pods?: PodSettings | undefined;
 }
 
 /** The directory of all jobs' checkpoints; workers with the same file system share it. */

@@ -262,10 +262,16 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     }
   }
 
-  /** Ends every task; each has up to `graceMs` to save its state. */
+  /**
+   * Ends every task that needs this worker; each has up to `graceMs` to save its state. What has not
+   * begun ends too.
+   */
   async endAll(graceMs: number): Promise<void> {
     this.#closing = true;
-    const live = [...this.#tasks.values()].filter(({ phase }) => phase !== "exited");
+    const live = [...this.#tasks.values()].filter(({ phase, plan }) => {
+      const outlives = this.#executors.get(plan.spec.executor)?.outlivesWorker === true;
+      return phase !== "exited" && !(outlives && (phase === "running" || phase === "stopping"));
+    });
     const why = { reason: "NodeLost", message: "its worker was stopped" } as const;
     for (const task of live) task.end(why, Math.min(graceMs, task.plan.spec.graceMs));
     await Promise.all(live.map((task) => task.settled));

@@ -128,7 +128,7 @@ export class Task {
     await this.#context.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
     if (algorithm !== "") await this.directory.writeConfig(config);
-    this.#port = await PortReservation.take(this.#context.node.host);
+    this.#port = await PortReservation.forTask(this.plan, this.#context);
     this.#rendezvous = this.#port.address;
     await this.#remember();
   }
@@ -238,13 +238,14 @@ export class Task {
     try {
       const launch = await this.#launch(places);
       await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
-      await executor.prepare(this.plan, signal);
+      await executor.prepare(launch, signal);
       this.#handle = await launches.run(async () => {
         await this.#port?.release();
         signal.throwIfAborted();
         return executor.start(launch);
       }, signal);
     } catch (error) {
+      await executor.abandon?.(this.plan);
       if (signal.aborted) return await this.#onEnd({});
       if (!(error instanceof LaunchError)) this.#onFault(error);
       const message = toAppError(error).message;

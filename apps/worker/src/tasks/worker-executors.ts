@@ -2,6 +2,8 @@ import type { WorkerOptions } from "../config/worker-options.ts";
 import { ContainerExecutor } from "./containers/container-executor.ts";
 import type { Executor } from "./executors/executor.ts";
 import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
+import { PodExecutor } from "./pods/pod-executor.ts";
+import type { PodPlace } from "./pods/pod-place.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
@@ -25,9 +27,15 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
+    podPlace: PodPlace | undefined,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
     const { isIsolationOptional } = options;
+    if (podPlace) {
+      // The token of the worker's pod may make Pods: no process of a job runs beside it.
+      const pods = await PodExecutor.find(podPlace, id, options.dataDirectory, log);
+      return new WorkerExecutors("none", "", [pods]);
+    }
     const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
     log.info(CgroupBranch.words(branch), "how tasks are bounded");
@@ -73,6 +81,21 @@ export class WorkerExecutors {
   /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
   get schemas(): Record<string, string> {
     return Object.assign({}, ...this.all.map(({ schemas = {} }) => schemas));
+  }
+
+  /** Where tasks find the worker's lease; empty where none looks for it. */
+  get leaseFolder(): string {
+    return this.#pods?.leaseFolder ?? "";
+  }
+
+  /** Labels of the node that executors add. */
+  get labels(): Readonly<Record<string, string>> {
+    return this.#pods?.labels ?? {};
+  }
+
+  get #pods(): PodExecutor | undefined {
+    const found = this.get("container");
+    return found instanceof PodExecutor ? found : undefined;
   }
 
   /** The container CLI; empty where there is none. */

@@ -275,6 +275,15 @@ export const submitJobRequest = z.strictObject({
         .optional()
         .describe("`host` needs the permission `jobs:privileged`."),
       read_only: z.boolean().optional().describe("The image cannot be written; `/tmp` is empty."),
+      shm_gb: z
+        .number()
+        .min(0.001)
+        .max(10_000)
+        .optional()
+        .describe("Size of `/dev/shm`, of the task's memory; by default 64 MiB."),
+      profile: identifier
+        .optional()
+        .describe("Settings of Pods that workers offer by this name: accounts, volumes, secrets."),
     })
     .optional()
     .describe("Of `container_image`."),

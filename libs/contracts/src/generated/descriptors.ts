@@ -697,6 +697,14 @@ export const DESCRIPTORS = `{
         "readOnly": {
          "type": "bool",
          "id": 31
+        },
+        "shmBytes": {
+         "type": "uint64",
+         "id": 32
+        },
+        "profile": {
+         "type": "string",
+         "id": 33
         }
        }
       },

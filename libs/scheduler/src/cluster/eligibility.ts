@@ -9,6 +9,7 @@ export const NODE_FILTERS = [
   "taint",
   "executor",
   "algorithm",
+  "profile",
   "gpu",
   "gpu_index",
   "gpu_type",

@@ -32,6 +32,7 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   taint: "AffinityNoMatch",
   executor: "ExecutorUnavailable",
   algorithm: "AlgorithmUnavailable",
+  profile: "AffinityNoMatch",
   gpu: "InsufficientGpu",
   gpu_index: "InsufficientGpu",
   gpu_type: "InsufficientGpu",
@@ -98,7 +99,7 @@ function* filterBlockers({ roster }: Ledger, gang: GangRequest): Steps<Blocker[]
   return [blocker("NoNodes", "nodes", gang.tasks, 0, 0)];
 }
 
-/** The executor or algorithm that is missing, and those that the nodes offer. */
+/** The executor, algorithm or profile that is missing, and those that the nodes offer. */
 function* offersOf(
   nodes: readonly NodeSnapshot[],
   { shape }: GangRequest,

@@ -41,7 +41,7 @@ beforeAll(async () => {
     networkMbps: 100_000,
     fabric: "ib0",
     rack: "r2",
-    labels: { zone: "a" },
+    labels: { zone: "a", "heddle/profile-reader": "true" },
     executors: ["process", "container", "training"],
   });
   await api.join("special", { gpuCount: 0, taints: ["special"], labels: { kind: "special" } });
@@ -237,6 +237,26 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       const spec = await lease({ ...image, container_options: { network: "host" } });
       expect(spec).toMatchObject({ hostNetwork: true });
       expect(await lease(image)).toMatchObject({ hostNetwork: false });
+    },
+  },
+  "container_options.shm_gb": {
+    refused: 0,
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const spec = await lease({ ...image, container_options: { shm_gb: 0.5 } });
+      expect(spec).toMatchObject({ shmBytes: 5e8 });
+      expect(await lease(image)).toMatchObject({ shmBytes: 0 });
+    },
+  },
+  "container_options.profile": {
+    refused: "Not A Name",
+    effect: async () => {
+      const image = { container_image: "alpine:3" };
+      const options = { container_options: { profile: "reader" } };
+      expect((await dryRun({ ...image, ...options })).placement).toMatchObject([{ node: "rich" }]);
+      expect(await lease({ ...image, ...options })).toMatchObject({ profile: "reader" });
+      const other = { container_options: { profile: "writer" } };
+      expect((await dryRun({ ...image, ...other })).verdict).toBe("unsatisfiable");
     },
   },
   "container_options.read_only": {

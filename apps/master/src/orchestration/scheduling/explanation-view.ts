@@ -51,6 +51,7 @@ const REJECTIONS: Readonly<Record<NodeFilter, string>> = {
   taint: "have taints that the job does not tolerate",
   executor: "do not offer its executor",
   algorithm: "do not offer its algorithm",
+  profile: "do not offer its `container_options.profile`",
   plugin: "are excluded by a plugin's filter",
   gpu: "have no GPUs",
   gpu_index: "have no GPU with the index of the requested device",

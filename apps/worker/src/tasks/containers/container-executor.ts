@@ -68,8 +68,8 @@ export class ContainerExecutor implements Executor {
     return engine && new ContainerExecutor(engine, nodeId, log);
   }
 
-  async prepare({ spec }: TaskPlan, signal: AbortSignal): Promise<void> {
-    const { containerImage: image } = spec;
+  async prepare({ plan }: TaskLaunch, signal: AbortSignal): Promise<void> {
+    const { containerImage: image } = plan.spec;
     const isHere = await this.#run("image", "inspect", "--format", "{{.Id}}", image).then(
       () => true,
       () => false,
@@ -182,6 +182,7 @@ export class ContainerExecutor implements Executor {
       // Programs expect to write there.
       ...(plan.spec.readOnly ? ["--read-only", "--tmpfs", "/tmp"] : []),
       ...(memoryBytes > 0 ? ["--memory", `${memoryBytes}b`] : []),
+      ...(plan.spec.shmBytes > 0 ? ["--shm-size", `${plan.spec.shmBytes}b`] : []),
       ...(cpuMilli > 0 ? ["--cpus", String(cpuMilli / 1_000)] : []),
       ...(this.#cli.name === "podman" ? ownLimits() : []),
       ...(this.#writesItself ? ["--log-driver", "passthrough"] : []),

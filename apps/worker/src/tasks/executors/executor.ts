@@ -3,8 +3,7 @@ import type { TaskPlan } from "../../records/task-plan.ts";
 import type { ProcessScan } from "./process-scan.ts";
 
 /**
- * The port to whatever runs tasks: processes, containers, training, or elsewhere a Kubernetes
- * cluster. The task table decides when; an executor knows how.
+ * The port to whatever runs tasks: processes, containers, training, or Pods of Kubernetes. The task table decides when; an executor knows how.
  */
 export interface Executor {
   readonly name: string;
@@ -14,10 +13,16 @@ export interface Executor {
   readonly schemas?: Readonly<Record<string, string>> | undefined;
   /** The environments of its `ppo`, likewise. */
   readonly environments?: readonly string[] | undefined;
+  /** Its tasks continue while the worker is replaced, until the lease ends. */
+  readonly outlivesWorker?: boolean | undefined;
+  /** Where the task will be for the others; without a port one is held on the worker's machine. */
+  taskAddress?(plan: TaskPlan): { readonly host: string; readonly port?: number | undefined };
   /** Slow preparations of a task, as pulling an image. Rejects with a LaunchError. */
-  prepare(plan: TaskPlan, signal: AbortSignal): Promise<void>;
+  prepare(launch: TaskLaunch, signal: AbortSignal): Promise<void>;
   /** Resolves when the task runs. Rejects with a LaunchError. */
   start(launch: TaskLaunch): Promise<TaskHandle>;
+  /** Removes what was prepared for a task that did not start. */
+  abandon?(plan: TaskPlan): Promise<void>;
   /**
    * Takes over a task that an earlier process of this worker started, by its handle's `record`;
    * undefined where nothing of it is left.
@@ -112,6 +117,8 @@ export interface TaskEnd {
   readonly outOfMemory?: boolean | undefined;
   /** Another node that it needs was away: it is not the task's fault. */
   readonly lostNode?: boolean | undefined;
+  /** What else took it away, likewise. */
+  readonly lostBy?: string | undefined;
   /** Its input cannot be run, and a retry would fail in the same way. */
   readonly isUnusable?: boolean | undefined;
   /** It failed by itself, and its last line gives the reason. */

@@ -21,6 +21,7 @@ export function exitReason(
   if (end.outOfMemory) {
     return { reason: "OutOfMemory", message: `the system ended it: ${OUT_OF_MEMORY_ADVICE}` };
   }
+  if (end.lostBy) return { reason: "NodeLost", message: end.lostBy };
   if (end.exitCode === 0) return { reason: "", message: "" };
   // The two streams are read separately: an earlier line may come later.
   const said = lastLines.findLast((line) => line.startsWith(FAILURE_PREFIX)) ?? lastLines.at(-1);

@@ -1,3 +1,4 @@
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
@@ -7,7 +8,7 @@ import { readJson, writeJson } from "../../records/task-directory.ts";
 import { bootClock, Lease } from "./lease.ts";
 import type { GuardOrders, LeaseGuard } from "./lease-guard.ts";
 
-const FILE = "lease.json";
+export const LEASE_FILE = "lease.json";
 /** How often the lease is checked while tasks depend on it, besides each use. */
 const CHECK_MS = 100;
 
@@ -30,6 +31,7 @@ export class LeaseKeeper {
   readonly #followed: FollowedCluster;
   readonly #listeners = new Set<() => void>();
   #guard: LeaseGuard | undefined;
+  #copies: string | undefined;
   #isNeeded: () => boolean = () => false;
   #timer: NodeJS.Timeout | undefined;
   #term: number;
@@ -52,7 +54,7 @@ export class LeaseKeeper {
   }
 
   static async open(directory: string, followed: FollowedCluster): Promise<LeaseKeeper> {
-    const kept = (await readJson(directory, FILE)) as Kept | undefined;
+    const kept = (await readJson(directory, LEASE_FILE)) as Kept | undefined;
     // Only files of earlier versions of this worker know which cluster that was.
     if (followed.id === undefined && kept?.cluster) await followed.follow(kept.cluster);
     return new LeaseKeeper(directory, followed, kept);
@@ -73,7 +75,7 @@ export class LeaseKeeper {
 
   /** The guard's input about this lease. */
   get guardOrders(): Pick<GuardOrders, "dataDirectory" | "leaseFile" | "boot"> {
-    const leaseFile = join(this.#directory, FILE);
+    const leaseFile = join(this.#directory, LEASE_FILE);
     return { dataDirectory: this.#directory, leaseFile, boot: this.#boot };
   }
 
@@ -81,6 +83,13 @@ export class LeaseKeeper {
   guardBy(guard: LeaseGuard): void {
     this.#guard = guard;
     if (this.#timer) guard.guard(this.#lease.expiresAtMs);
+  }
+
+  /** Also writes it into this folder, for tasks that watch it themselves. */
+  async copyTo(folder: string): Promise<void> {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    this.#copies = folder;
+    await this.#save();
   }
 
   onExpired(listener: () => void): void {
@@ -153,13 +162,15 @@ export class LeaseKeeper {
   }
 
   #save(): Promise<void> {
-    return this.#saves.run(() =>
-      writeJson(this.#directory, FILE, {
+    return this.#saves.run(async () => {
+      const kept: Kept = {
         boot: this.#boot,
         expiresAtMs: this.#lease.expiresAtMs,
         term: this.#term,
         cluster: this.#cluster,
-      } satisfies Kept),
-    );
+      };
+      await writeJson(this.#directory, LEASE_FILE, kept);
+      if (this.#copies !== undefined) await writeJson(this.#copies, LEASE_FILE, kept);
+    });
   }
 }

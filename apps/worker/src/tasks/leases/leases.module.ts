@@ -33,9 +33,10 @@ export class LeasesModule implements OnModuleDestroy {
 async function openLease(
   { dataDirectory }: WorkerOptions,
   { nodeId, followed }: NodeAgent,
-  { cgroup, containerCli }: WorkerExecutors,
+  { cgroup, containerCli, leaseFolder }: WorkerExecutors,
 ): Promise<LeaseKeeper> {
   const lease = await LeaseKeeper.open(dataDirectory, followed);
+  if (leaseFolder !== "") await lease.copyTo(leaseFolder);
   lease.guardBy(new LeaseGuard({ nodeId, cgroup, containerCli, ...lease.guardOrders }));
   return lease;
 }

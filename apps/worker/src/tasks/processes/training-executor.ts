@@ -92,7 +92,7 @@ export class TrainingExecutor implements Executor {
     }
   }
 
-  async prepare(plan: TaskPlan): Promise<void> {
+  async prepare({ plan }: TaskLaunch): Promise<void> {
     const { algorithm, tasks } = plan.spec;
     const config = configOf(plan);
     const [wrong] = trainingFaults(algorithm, config, tasks);

@@ -24,6 +24,8 @@ export const NODE_LABEL = "heddle/node";
 
 /** Prefix of the labels that name a node's executors. */
 const EXECUTOR_LABEL = "heddle/executor-";
+/** Prefix of the labels that name its profiles of Pods. */
+const PROFILE_LABEL = "heddle/profile-";
 /** Prefix of the labels that name its training algorithms. */
 const ALGORITHM_LABEL = "heddle/algorithm-";
 
@@ -117,13 +119,17 @@ export function requestedFragments({ algorithm, config }: SubmitJob): number {
   return isCut ? Math.floor(fragments) : 1;
 }
 
-/** What a node must offer to run the job's program or its algorithm. */
+/** What a node must offer to run the job's program or its algorithm; profiles are labels of workers. */
 function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const executor = executorOf(spec);
   const needed: NeededOffer[] = [{ kind: "executor", name: executor, labelPrefix: EXECUTOR_LABEL }];
   const { algorithm } = spec;
   if (executor === "training" && algorithm !== undefined) {
     needed.push({ kind: "algorithm", name: algorithm, labelPrefix: ALGORITHM_LABEL });
+  }
+  const profile = spec.container_options?.profile;
+  if (profile !== undefined) {
+    needed.push({ kind: "profile", name: profile, labelPrefix: PROFILE_LABEL });
   }
   return needed;
 }

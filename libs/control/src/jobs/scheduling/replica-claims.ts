@@ -115,6 +115,9 @@ function isIn(
   return !node.quarantined.some(({ device }) => devices.includes(device));
 }
 
+/** Workers that run tasks as Pods hold no GPU of their own nodes. */
+const GPUS_OF_PODS = { key: "heddle/gpus", operator: "in" as const, values: ["pods"] };
+
 function claimRequest(
   { resources, gpuIndex }: ReplicaNeeds,
   taken: readonly string[],
@@ -126,7 +129,10 @@ function claimRequest(
     gpuTypes,
     gpuMemoryGb,
     ...(gpuIndex !== undefined && { gpuIndex }),
-    nodeAntiAffinity: taken.length > 0 ? [elsewhere] : [],
+    nodeAntiAffinity: [
+      ...(taken.length > 0 ? [elsewhere] : []),
+      ...(gpuCount > 0 ? [GPUS_OF_PODS] : []),
+    ],
   };
 }
 

@@ -27,6 +27,8 @@ export interface TaskSpec {
   'failureTolerance'?: (number);
   'hostNetwork'?: (boolean);
   'readOnly'?: (boolean);
+  'shmBytes'?: (number | string | Long);
+  'profile'?: (string);
 }
 
 export interface TaskSpec__Output {
@@ -54,4 +56,6 @@ export interface TaskSpec__Output {
   'failureTolerance': (number);
   'hostNetwork': (boolean);
   'readOnly': (boolean);
+  'shmBytes': (number);
+  'profile': (string);
 }

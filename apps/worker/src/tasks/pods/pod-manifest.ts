@@ -1,0 +1,158 @@
+import { dirname } from "node:path";
+import type { TaskPlan } from "../../records/task-plan.ts";
+import type { TaskLaunch } from "../executors/executor.ts";
+import type { Container, Metadata, Pod, Volume, VolumeMount } from "./kubernetes-types.ts";
+import type { PodPlace } from "./pod-place.ts";
+import type { ContainerTemplate, PodTemplate } from "./pod-template.ts";
+
+/** Of which worker a Pod is. */
+export const OWNER_LABEL = "heddle.dev/node-id";
+/** Of which Service. */
+const TASK_LABEL = "heddle.dev/task";
+
+/** Memory of the runner in addition to the task's. */
+const RUNNER_BYTES = 96 * 2 ** 20;
+/** The container of the program, for `kubectl logs` and templates. */
+const CONTAINER = "task";
+/** A Pod that outlives its worker, its lease and its runner ends this long after its maximum runtime. */
+const DEADLINE_SLACK_S = 300;
+
+/** What a Pod needs besides its task. */
+export interface PodParts {
+  readonly name: string;
+  readonly nodeId: string;
+  readonly place: PodPlace;
+  /** The runner's folder and command line. */
+  readonly runner: { readonly folder: string; readonly command: readonly string[] };
+  /** The folder of the lease's file. */
+  readonly leaseFolder: string;
+  readonly controlFolder: string;
+}
+
+/** The Pod of a task: one container, which begins with the runner, on the worker's own node. */
+export function podManifest(launch: TaskLaunch, parts: PodParts): Pod {
+  const { place, name } = parts;
+  const { hostNetwork, maxRuntimeMs, graceMs } = launch.plan.spec;
+  const template = place.template(launch.plan.spec.profile);
+  const { volumes, volumeMounts } = volumesOf(launch, parts);
+  const { containers: [own = {}] = [], volumes: more = [], ...spec } = template.spec ?? {};
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: metadataOf(launch.plan, parts, template),
+    spec: {
+      restartPolicy: "Never",
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      ...place.inherited,
+      ...spec,
+      hostname: name,
+      subdomain: place.settings.service,
+      affinity: onNode(place.nodeName),
+      terminationGracePeriodSeconds: Math.ceil(graceMs / 1_000) + 1,
+      ...(hostNetwork && { hostNetwork: true, dnsPolicy: "ClusterFirstWithHostNet" }),
+      ...(maxRuntimeMs > 0 && {
+        activeDeadlineSeconds: Math.ceil(maxRuntimeMs / 1_000) + DEADLINE_SLACK_S,
+      }),
+      volumes: [...volumes, ...more],
+      containers: [containerOf(launch.plan, parts, own, volumeMounts)],
+    },
+  };
+}
+
+function metadataOf({ id, spec }: TaskPlan, parts: PodParts, { metadata }: PodTemplate): Metadata {
+  const { owner, settings } = parts.place;
+  return {
+    name: parts.name,
+    labels: {
+      ...metadata?.labels,
+      "app.kubernetes.io/managed-by": "heddle-worker",
+      [TASK_LABEL]: settings.service,
+      [OWNER_LABEL]: parts.nodeId,
+      "heddle.dev/job": id.jobId,
+      "heddle.dev/attempt": String(id.attempt),
+      "heddle.dev/rank": String(id.rank),
+    },
+    annotations: {
+      ...metadata?.annotations,
+      "heddle.dev/job-name": spec.jobName,
+      "heddle.dev/project": spec.project,
+    },
+    ...(owner && { ownerReferences: [owner] }),
+  };
+}
+
+function containerOf(
+  plan: TaskPlan,
+  { place, runner, controlFolder }: PodParts,
+  own: ContainerTemplate,
+  volumeMounts: readonly VolumeMount[],
+): Container {
+  const { volumeMounts: ownMounts = [], env: ownVariables = [], ...container } = own;
+  // Images for CUDA ask for all devices, and only the device plugin may give some.
+  const none = { name: "NVIDIA_VISIBLE_DEVICES", value: "void" };
+  const securityContext = {
+    allowPrivilegeEscalation: false,
+    capabilities: { drop: ["ALL"] },
+    readOnlyRootFilesystem: plan.spec.readOnly,
+  };
+  return {
+    securityContext,
+    ...container,
+    name: CONTAINER,
+    image: plan.spec.containerImage,
+    command: [...runner.command, controlFolder],
+    env: plan.devices.length === 0 ? [none, ...ownVariables] : ownVariables,
+    resources: resourcesOf(plan, place),
+    volumeMounts: [...volumeMounts, ...ownMounts],
+  };
+}
+
+/** As the DaemonSet controller does: Kubernetes' scheduler still sees what the node has left. */
+function onNode(node: string): object {
+  const matchFields = [{ key: "metadata.name", operator: "In", values: [node] }];
+  const terms = { nodeSelectorTerms: [{ matchFields }] };
+  return { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: terms } };
+}
+
+function resourcesOf({ spec, devices }: TaskPlan, { settings }: PodPlace) {
+  const { cpuMilli, memoryBytes } = spec;
+  const limits = {
+    ...(cpuMilli > 0 && { cpu: `${cpuMilli}m` }),
+    ...(memoryBytes > 0 && { memory: String(memoryBytes + RUNNER_BYTES) }),
+    ...(settings.gpuResource !== "" &&
+      devices.length > 0 && { [settings.gpuResource]: String(devices.length) }),
+  };
+  return { limits, requests: limits };
+}
+
+/** The task's own paths of the worker's volume, under the same names: no other task's are seen. */
+function volumesOf(
+  { mounts, stdout, plan }: TaskLaunch,
+  { place, runner, leaseFolder, controlFolder }: PodParts,
+): { readonly volumes: Volume[]; readonly volumeMounts: VolumeMount[] } {
+  const paths = [
+    ...mounts,
+    { path: dirname(stdout), isReadOnly: false },
+    { path: controlFolder, isReadOnly: false },
+    { path: leaseFolder, isReadOnly: true },
+    { path: runner.folder, isReadOnly: true },
+  ];
+  const volumes = new Map<string, Volume>();
+  const volumeMounts = paths.map(({ path, isReadOnly }): VolumeMount => {
+    const { volume, subPath } = place.shared(path);
+    const name = `worker-${volume.name}`.slice(0, 63);
+    volumes.set(name, { ...volume, name });
+    return { name, mountPath: path, subPath, ...(isReadOnly && { readOnly: true }) };
+  });
+  if (plan.spec.readOnly) {
+    volumes.set("tmp", { name: "tmp", emptyDir: {} });
+    volumeMounts.push({ name: "tmp", mountPath: "/tmp" });
+  }
+  if (plan.spec.shmBytes > 0) {
+    const emptyDir = { medium: "Memory", sizeLimit: String(plan.spec.shmBytes) };
+    volumes.set("shm", { name: "shm", emptyDir });
+    volumeMounts.push({ name: "shm", mountPath: "/dev/shm" });
+  }
+  return { volumes: [...volumes.values()], volumeMounts };
+}

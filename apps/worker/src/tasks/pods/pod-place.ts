@@ -1,0 +1,172 @@
+import { join, relative } from "node:path";
+import { AppError } from "@heddle/base/errors";
+import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
+import type { KubernetesOffer } from "@heddle/node-agent/machine";
+import type { PodSettings } from "../../config/pod-settings.ts";
+import { KubernetesApi, podAccess } from "./kubernetes-api.ts";
+import {
+  type Node,
+  type OwnerReference,
+  type Pod,
+  type PodSpec,
+  quantity,
+  type Volume,
+  type VolumeMount,
+} from "./kubernetes-types.ts";
+import { mergedTemplate, type PodTemplate, readProfiles, readTemplate } from "./pod-template.ts";
+
+const MAX_DEVICES = 1_024;
+
+/** A path of the worker in a volume that Pods of its node can mount too. */
+export interface SharedPath {
+  readonly volume: Volume;
+  readonly subPath: string;
+}
+
+/** The worker's own place in Kubernetes, from which its tasks' Pods follow. */
+export class PodPlace {
+  readonly api: KubernetesApi;
+  readonly settings: PodSettings;
+  readonly offer: KubernetesOffer;
+  readonly #pod: Pod;
+
+  private constructor(
+    api: KubernetesApi,
+    settings: PodSettings,
+    found: { readonly pod: Pod; readonly node: Node },
+  ) {
+    this.api = api;
+    this.settings = settings;
+    this.#pod = found.pod;
+    this.offer = offerOf(found.pod, found.node, settings);
+  }
+
+  /** Rejects where the API server does not show the worker's own pod and node. */
+  static async find(settings: PodSettings): Promise<PodPlace> {
+    const api = new KubernetesApi(settings.access ?? podAccess());
+    readTemplate(settings.templateFile);
+    readProfiles(settings.profilesFile);
+    const pod = await api.get<Pod>(api.path("pods", settings.podName));
+    const node = await api.get<Node>(`/api/v1/nodes/${pod.spec.nodeName}`);
+    return new PodPlace(api, settings, { pod, node });
+  }
+
+  /**
+   * What all Pods get, and those of the profile; read for each Pod, as ConfigMaps change. Throws an
+   * AppError `invalid_value`.
+   */
+  template(profile: string): PodTemplate {
+    const all = readTemplate(this.settings.templateFile);
+    if (profile === "") return all;
+    const own = readProfiles(this.settings.profilesFile)[profile];
+    if (own !== undefined) return mergedTemplate(all, own);
+    const message = `no profile "${profile}" is among those that --pod-profiles names here`;
+    throw new AppError("invalid_value", message);
+  }
+
+  /** Of this worker's node: which profiles it has, and that its GPUs are given to Pods. */
+  get labels(): Readonly<Record<string, string>> {
+    const names = Object.keys(readProfiles(this.settings.profilesFile));
+    return {
+      ...Object.fromEntries(names.map((name) => [`heddle/profile-${name}`, "true"])),
+      ...(this.settings.gpuResource !== "" && { "heddle/gpus": "pods" }),
+    };
+  }
+
+  get nodeName(): string {
+    return this.#pod.spec.nodeName ?? "";
+  }
+
+  /** The node's address, for Pods in the node's own network. */
+  get hostAddress(): string {
+    return this.#pod.status?.hostIP ?? "";
+  }
+
+  /**
+   * What makes the worker's pods: with it all Pods go. A worker's pod that is replaced takes over
+   * the tasks of the one before, so it is not their owner.
+   */
+  get owner(): OwnerReference | undefined {
+    const owner = this.#pod.metadata.ownerReferences?.find(({ controller }) => controller);
+    return owner && { ...owner, controller: false };
+  }
+
+  /** What Pods need to be on the worker's node and to read its images, as the worker does. */
+  get inherited(): Partial<PodSpec> {
+    const { tolerations, imagePullSecrets, priorityClassName, securityContext } = this.#pod.spec;
+    return {
+      ...(tolerations !== undefined && { tolerations }),
+      ...(imagePullSecrets !== undefined && { imagePullSecrets }),
+      ...(priorityClassName !== undefined && { priorityClassName }),
+      securityContext: {
+        ...(securityContext as object | undefined),
+        runAsUser: process.getuid?.(),
+        runAsGroup: process.getgid?.(),
+      },
+    };
+  }
+
+  /** Throws an AppError `invalid_value` for a path of the worker's container alone. */
+  shared(path: string): SharedPath {
+    const { volumes = [], containers } = this.#pod.spec;
+    const mounts = containers.flatMap(({ volumeMounts = [] }) => volumeMounts);
+    const mount = mounts
+      .filter(({ mountPath }) => isBelow(mountPath, path))
+      .sort((a, b) => b.mountPath.length - a.mountPath.length)[0];
+    const volume = mount && volumes.find(({ name }) => name === mount.name);
+    if (!mount || !volume || !isShareable(volume)) {
+      const message = `${path} is in no volume that other pods of this node can mount: with --executor pod tasks and checkpoints lie in a persistent volume claim or a hostPath`;
+      throw new AppError("invalid_value", message);
+    }
+    return { volume, subPath: subPathOf(mount, path) };
+  }
+}
+
+function isShareable(volume: Volume): boolean {
+  return ["persistentVolumeClaim", "hostPath", "nfs"].some((source) => source in volume);
+}
+
+function isBelow(folder: string, path: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith("/") ? folder : `${folder}/`);
+}
+
+function subPathOf({ mountPath, subPath = "" }: VolumeMount, path: string): string {
+  return join(subPath, relative(mountPath, path));
+}
+
+/** The node's allocatable resources without those of the worker's own pod. */
+function offerOf(pod: Pod, node: Node, settings: PodSettings): KubernetesOffer {
+  const { allocatable = {} } = node.status ?? {};
+  const requests = pod.spec.containers.map(({ resources }) => resources?.requests ?? {});
+  const left = (name: string) =>
+    requests.reduce((sum, own) => sum - quantity(own[name]), quantity(allocatable[name]));
+  return {
+    gpus: devicesOf(node, settings),
+    cpuMilli: Math.max(1, Math.floor(left("cpu") * 1_000)),
+    memoryBytes: Math.max(1, Math.floor(left("memory"))),
+  };
+}
+
+/** Devices that the device plugin gives; which of them a Pod gets is the kubelet's choice. */
+function devicesOf(node: Node, { gpuResource, gpuCount }: PodSettings): Gpu[] | undefined {
+  if (gpuResource === "") return undefined;
+  const { labels = {} } = node.metadata;
+  const there = quantity(node.status?.allocatable?.[gpuResource]);
+  const count = Math.min(gpuCount ?? there, there, MAX_DEVICES);
+  const vendor = gpuResource.slice(0, gpuResource.indexOf("/"));
+  // Written by the discovery of the vendor's operator.
+  const name = labels[`${vendor}/gpu.product`] ?? gpuResource;
+  const memoryBytes = Number(labels[`${vendor}/gpu.memory`] ?? 0) * 2 ** 20;
+  return Array.from({ length: count }, (_, index) => ({
+    index,
+    uuid: `${gpuResource}-${index}`,
+    name,
+    memoryBytes,
+    memoryUsedBytes: 0,
+    utilizationPercent: 0,
+    temperatureCelsius: 0,
+    powerWatts: 0,
+    simulated: false,
+    fault: "",
+  }));
+}

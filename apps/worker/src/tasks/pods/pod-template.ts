@@ -1,0 +1,81 @@
+import { readFileSync } from "node:fs";
+import { AppError } from "@heddle/base/errors";
+import type { Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
+
+const MAX_TEMPLATE_BYTES = 256 * 1024;
+const MAX_PROFILES = 256;
+const PROFILE = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
+
+/** Parts of a Pod's metadata and spec. */
+export interface PodTemplate {
+  readonly metadata?: Pick<Metadata, "labels" | "annotations">;
+  readonly spec?: Readonly<Record<string, unknown>> & {
+    /** Its first one is that of the program. */
+    readonly containers?: readonly ContainerTemplate[];
+    readonly volumes?: readonly Volume[];
+  };
+}
+
+export interface ContainerTemplate {
+  readonly env?: readonly { readonly name: string }[];
+  readonly volumeMounts?: readonly VolumeMount[];
+  readonly [field: string]: unknown;
+}
+
+/** The parts in the file; none for an empty name. Throws an AppError `invalid_value`. */
+export function readTemplate(file: string): PodTemplate {
+  return readObject("pod-template", file) as PodTemplate;
+}
+
+/** By name. Throws an AppError `invalid_value`. */
+export function readProfiles(file: string): Readonly<Record<string, PodTemplate>> {
+  const profiles = readObject("pod-profiles", file);
+  const names = Object.keys(profiles);
+  const wrong = names.find((name) => !PROFILE.test(name) || !isObject(profiles[name]));
+  if (wrong === undefined && names.length <= MAX_PROFILES)
+    return profiles as Readonly<Record<string, PodTemplate>>;
+  const message = `--pod-profiles ${file} holds parts of Pods by name, at most ${MAX_PROFILES}: ${wrong ?? "it has more"}`;
+  throw new AppError("invalid_value", message);
+}
+
+/** The parts of both: lists are joined, of fields the second one's count. */
+export function mergedTemplate(first: PodTemplate, second: PodTemplate): PodTemplate {
+  const [one = {}] = first.spec?.containers ?? [];
+  const [two = {}] = second.spec?.containers ?? [];
+  const container: ContainerTemplate = {
+    ...one,
+    ...two,
+    env: [...(one.env ?? []), ...(two.env ?? [])],
+    volumeMounts: [...(one.volumeMounts ?? []), ...(two.volumeMounts ?? [])],
+  };
+  return {
+    metadata: {
+      labels: { ...first.metadata?.labels, ...second.metadata?.labels },
+      annotations: { ...first.metadata?.annotations, ...second.metadata?.annotations },
+    },
+    spec: {
+      ...first.spec,
+      ...second.spec,
+      volumes: [...(first.spec?.volumes ?? []), ...(second.spec?.volumes ?? [])],
+      containers: [container],
+    },
+  };
+}
+
+function readObject(flag: string, file: string): Readonly<Record<string, unknown>> {
+  if (file === "") return {};
+  const advice = "it holds a JSON object, of 256 KiB at most";
+  try {
+    const text = readFileSync(file, "utf8");
+    const value: unknown = JSON.parse(text);
+    if (isObject(value) && text.length <= MAX_TEMPLATE_BYTES) return value;
+  } catch (cause) {
+    const message = `--${flag} ${file} cannot be read (${(cause as Error).message}): ${advice}`;
+    throw new AppError("invalid_value", message, { cause });
+  }
+  throw new AppError("invalid_value", `--${flag} ${file} cannot be used: ${advice}`);
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,57 @@
+/**
+ * The messages of the worker and the runner in a task's Pod, by files in a folder that both see.
+ * Files work with every container runtime, and neither needs the other to be alive.
+ */
+export const CONTROL_FILES = {
+  /** What to run, written before the Pod is made. */
+  program: "program.json",
+  /** Orders of the worker and events of the runner, one line of JSON each. */
+  orders: "orders.jsonl",
+  events: "events.jsonl",
+} as const;
+
+/** The program of a Pod, and where its runner finds the rest. */
+export interface PodProgram {
+  readonly command: readonly string[];
+  /** In addition to the image's. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Empty: the image's. */
+  readonly workingDirectory: string;
+  /** HOME, where the image's cannot be written. */
+  readonly home: string;
+  /** Named pipes for the program's output, and the files to which it is copied. */
+  readonly pipes: readonly [stdout: string, stderr: string];
+  readonly logs: readonly [stdout: string, stderr: string];
+  /** The worker's lease: without it the program is killed. */
+  readonly leaseFile: string;
+  /** The first rank's host name, which is awaited; empty for none. */
+  readonly rendezvousHost: string;
+}
+
+/** An order of the worker. Each has an id of its own. */
+export type PodOrder = { readonly id: string } & (
+  | { readonly kind: "start" }
+  | { readonly kind: "kill" }
+  | { readonly kind: "signal"; readonly signal: NodeJS.Signals; readonly onlyCaught: boolean }
+);
+
+/** How a program ended. */
+export interface PodEnd {
+  readonly kind: "end";
+  readonly exitCode?: number;
+  readonly signal?: string;
+  /** Kubernetes ended the Pod, or the worker's lease has ended. */
+  readonly isLost?: boolean;
+  /** The worker ordered to kill it. */
+  readonly isKilled?: boolean;
+}
+
+/** An event of the runner. */
+export type PodEvent =
+  | { readonly kind: "ready" }
+  | { readonly kind: "started" }
+  /** The program cannot be started. */
+  | { readonly kind: "failed"; readonly message: string }
+  /** The number of processes that got the order's signal. */
+  | { readonly kind: "answer"; readonly id: string; readonly count: number }
+  | PodEnd;

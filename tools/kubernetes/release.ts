@@ -1,0 +1,65 @@
+import { execFileSync } from "node:child_process";
+import { stringify } from "yaml";
+import { kubectl } from "./kube-cluster.ts";
+import { CHART, kubeTool } from "./kube-tools.ts";
+
+/** Small enough for one machine, with weights that need no network. */
+export const SMALL_PARTS = {
+  master: {
+    profile: "tiny",
+    resources: { requests: { cpu: "10m", memory: "64Mi" }, limits: { memory: "2Gi" } },
+    extraEnv: [{ name: "HEDDLE_WAL_SEGMENT_MIB", value: "4" }],
+    persistence: { size: "1Gi" },
+  },
+  worker: {
+    resources: { requests: { cpu: "10m", memory: "64Mi" } },
+    persistence: { size: "1Gi" },
+  },
+};
+
+/** The chart's release `heddle` in a namespace. */
+export class ChartRelease {
+  readonly namespace: string;
+
+  constructor(namespace: string) {
+    this.namespace = namespace;
+  }
+
+  /** Runs helm with the values; throws an error with all that it wrote where it fails. */
+  helm(args: readonly string[], values: object): string {
+    const env = { ...process.env, KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] };
+    const options = { encoding: "utf8", stdio: "pipe", env, input: stringify(values) } as const;
+    const all = ["--namespace", this.namespace, ...args];
+    try {
+      return execFileSync(kubeTool("helm") ?? "helm", all, options);
+    } catch (error) {
+      const { stdout, stderr } = error as { stdout: string; stderr: string };
+      throw new Error(`helm ${args.join(" ")}: ${stdout}${stderr}`);
+    }
+  }
+
+  install(values: object): void {
+    const wait = ["--wait", "--timeout", "300s"];
+    this.helm(["install", "heddle", CHART, "--values", "-", ...wait], values);
+  }
+
+  kubectl(...args: readonly string[]): string {
+    return kubectl(["--namespace", this.namespace, ...args]);
+  }
+
+  /** What the command line writes in the pod of a master that runs; `input` is what it reads. */
+  heddle(command: string, input = ""): string {
+    const [pod = ""] = this.kubectl(
+      "get",
+      "pods",
+      "--selector=app.kubernetes.io/component=master",
+      "--field-selector=status.phase=Running",
+      "--output=jsonpath={.items[*].metadata.name}",
+    ).split(" ");
+    const access = "export HEDDLE_API_KEY=$(cat /run/heddle/secrets/bootstrap-key)";
+    const endpoint = `export HEDDLE_ENDPOINT=http://heddle.${this.namespace}.svc:80`;
+    const given = `echo ${Buffer.from(input).toString("base64")} | base64 -d`;
+    const program = `${access}; ${endpoint}; ${given} | heddle ${command}`;
+    return this.kubectl("exec", pod, "--container=master", "--", "sh", "-c", program);
+  }
+}

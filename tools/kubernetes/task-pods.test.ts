@@ -1,0 +1,144 @@
+// holds: kube-task-pods
+
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { kubeTool, NO_HELM } from "./kube-tools.ts";
+import { ChartRelease, SMALL_PARTS } from "./release.ts";
+
+const why =
+  whyNoCluster() ??
+  (kubeTool("helm") ? undefined : NO_HELM) ??
+  (process.env["HEDDLE_KUBE_IMAGES"]
+    ? undefined
+    : "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out");
+if (why !== undefined) console.log(`tests of tasks in Pods are skipped: ${why}`);
+
+const namespace = `tasks-${randomBytes(4).toString("hex")}`;
+const release = new ChartRelease(namespace);
+const VALUES = {
+  master: { ...SMALL_PARTS.master, replicas: 1 },
+  parameterServer: { replicas: 0 },
+  operator: { enabled: false },
+  worker: {
+    ...SMALL_PARTS.worker,
+    executor: "pod",
+    gpu: { resourceName: "nvidia.com/gpu", count: 0 },
+    pods: { template: { metadata: { annotations: { team: "a" } } } },
+  },
+};
+
+interface Job {
+  readonly state: string;
+  readonly attempt: number;
+  readonly failure?: { readonly reason: string; readonly message: string };
+}
+
+/** Small enough for a node with two cores. */
+const TINY = { cpu_cores: 0.02, memory_gb: 0.05 };
+
+function submit(command: string | readonly string[], more: object = {}): string {
+  const { resources, ...rest } = more as { readonly resources?: object };
+  const name = `job-${randomBytes(4).toString("hex")}`;
+  const image = { container_image: "heddle/heddle:0.1.0", command };
+  const spec = { name, ...image, resources: { ...TINY, ...resources }, ...rest };
+  return release.heddle("jobs submit - --output name", JSON.stringify(spec)).trim();
+}
+
+const job = (id: string) => JSON.parse(release.heddle(`jobs get ${id} --output json`)) as Job;
+const inState = (id: string, ...states: readonly string[]) =>
+  untilFound(`the job ${id} is ${states.join(" or ")}`, () => {
+    const found = job(id);
+    return states.includes(found.state) ? found : undefined;
+  });
+const ended = (id: string) => inState(id, "succeeded", "failed");
+const log = (id: string) => release.heddle(`jobs logs ${id}`);
+
+interface Pod {
+  readonly metadata: { readonly name: string; readonly uid: string; readonly annotations: object };
+  readonly spec: { readonly containers: readonly { readonly resources: { limits: object } }[] };
+  readonly status: { readonly phase: string };
+}
+
+function podsOf(id: string): readonly Pod[] {
+  const args = ["get", "pods", `--selector=heddle.dev/job=${id}`, "--output=json"];
+  return (JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] }).items;
+}
+
+describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
+  beforeAll(() => {
+    kubectl(["create", "namespace", namespace]);
+    kubectl(["label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"]);
+    release.install(VALUES);
+  }, 400_000);
+  afterAll(() => {
+    if (why === undefined) kubectl(["delete", "namespace", namespace, "--wait=false"]);
+  });
+
+  it("pods: a worker offers the devices of its node's plugin", async () => {
+    const list = await untilFound("a ready worker", () => {
+      const text = release.heddle("workers list --output wide");
+      return /heddle-worker-0 +ready/.test(text) ? text : undefined;
+    });
+    expect(list).toMatch(/8/);
+  });
+
+  it("pods: a job is a restricted Pod with devices, and its log is exact", async () => {
+    const line =
+      'printf "a\\0b\\r\\n"; echo oh >&2; echo kept > $HEDDLE_ARTIFACT_DIR/a; echo "gpus $HEDDLE_GPUS"; sleep 4; printf end';
+    const id = submit(line, { resources: { gpu_count: 2 } });
+    const [pod] = await untilFound("a Pod that runs", () => {
+      const found = podsOf(id);
+      return found[0]?.status.phase === "Running" ? found : undefined;
+    });
+    expect(pod?.spec.containers[0]?.resources.limits).toMatchObject({ "nvidia.com/gpu": "2" });
+    expect(pod?.metadata.annotations).toMatchObject({ team: "a" });
+    expect(await ended(id)).toMatchObject({ state: "succeeded" });
+    const lines = release.heddle(`jobs logs ${id} --stream stdout`);
+    expect(lines).toBe("a\0b\r\ngpus 0,1\nend");
+    expect(release.heddle(`jobs artifacts ${id}`)).toContain("a");
+    await untilFound("the Pod is removed", () => podsOf(id).length === 0 || undefined);
+  });
+
+  it("pods: the tasks of a gang reach each other by name", async () => {
+    const server =
+      'require("net").createServer(s => s.on("error", () => 0).on("close", () => process.exit(0)).end("hello")).listen(+process.env.MASTER_PORT)';
+    const client =
+      'const t = setInterval(() => require("net").connect(+process.env.MASTER_PORT, process.env.MASTER_ADDR).on("error", () => 0).on("data", d => { console.log(d + " from rank 0"); process.exit(0) }), 500)';
+    const line = `if [ $RANK = 0 ]; then node -e '${server}'; else node -e '${client}'; fi`;
+    const id = submit(line, { tasks: 2 });
+    expect(await ended(id)).toMatchObject({ state: "succeeded" });
+    expect(log(id)).toContain("hello from rank 0");
+  });
+
+  it("pods: a task continues while its worker's pod is replaced", async () => {
+    const id = submit("i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.5; done");
+    const before = await untilFound("lines", () =>
+      /^3$/m.test(log(id)) ? podsOf(id)[0] : undefined,
+    );
+    release.kubectl("delete", "pod", "heddle-worker-0");
+    release.kubectl("rollout", "status", "statefulset/heddle-worker", "--timeout=240s");
+    expect(podsOf(id)[0]?.metadata.uid).toBe(before.metadata.uid);
+    expect(await ended(id)).toMatchObject({ state: "succeeded", attempt: 1 });
+    expect(log(id)).toBe([...Array(60).keys(), ""].join("\n"));
+  });
+
+  it("pods: a Pod that is deleted is a lost node: the job begins again", async () => {
+    const id = submit("echo up $HEDDLE_ATTEMPT; [ $HEDDLE_ATTEMPT = 2 ] || sleep 600");
+    await untilFound("the first attempt", () => /up 1/.test(log(id)) || undefined);
+    release.kubectl("delete", "pod", podsOf(id)[0]?.metadata.name ?? "", "--wait=false");
+    expect(await ended(id)).toMatchObject({ state: "succeeded", attempt: 2 });
+  });
+
+  it("pods: a cancelled job's Pod goes; a wrong image is named", async () => {
+    const id = submit("sleep 600");
+    await inState(id, "running");
+    release.heddle(`jobs cancel ${id}`);
+    await inState(id, "cancelled");
+    await untilFound("its Pod is gone", () => podsOf(id).length === 0 || undefined);
+    const wrong = submit("true", { container_image: "not/here:1", retry_limit: 0 });
+    const { failure } = await inState(wrong, "failed");
+    expect(failure).toMatchObject({ reason: "ImagePull" });
+    expect(failure?.message).toContain("not/here:1");
+  });
+});
