@@ -114,6 +114,9 @@ function parameters(route: string): number {
 }
 
 function patternOf(route: string): RegExp {
-  const escaped = route.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+");
+  const escaped = route
+    .replaceAll(".", "\\.")
+    .replace(/\{path\}$/, ".+")
+    .replace(/\{\w+\}/g, "[^/]+");
   return new RegExp(`^${escaped}/?$`);
 }

@@ -40,7 +40,8 @@ export function openApiDocument(version: string): OpenApiDocument {
   for (const { tag, operation } of operations) {
     const method = operation.method.toLowerCase();
     const shown = { tags: [tag], ...operationObject(operation, schemas) };
-    paths[operation.path] = { ...paths[operation.path], [method]: shown };
+    const path = operation.path.replace("*}", "}");
+    paths[path] = { ...paths[path], [method]: shown };
   }
   return {
     openapi: "3.1.1",
@@ -143,7 +144,7 @@ function operationObject(
   const hasBody = operation.body !== undefined || operation.form !== undefined;
   const query = (schemas[`${operationId} query`]?.["properties"] ?? {}) as Record<string, Json>;
   const parameters = [
-    ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
+    ...[...path.matchAll(/\{(\w+)\*?\}/g)].map(([, name]) => {
       return { name, in: "path", required: true, schema: { type: "string" } };
     }),
     ...Object.entries(query).map(([name, { description, ...schema }]) => {

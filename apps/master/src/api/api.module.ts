@@ -21,6 +21,7 @@ import { WorkersController } from "./cluster/workers.controller.ts";
 import { ClientEventsController } from "./events/client-events.controller.ts";
 import { EventLogController } from "./events/event-log.controller.ts";
 import { EventProofsController } from "./events/event-proofs.controller.ts";
+import { EventTilesController } from "./events/event-tiles.controller.ts";
 import { EventsController } from "./events/events.controller.ts";
 import { WebhooksController } from "./events/webhooks.controller.ts";
 import { EventWatch } from "./jobs/event-watch.ts";
@@ -67,6 +68,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     ClientEventsController,
     EventLogController,
     EventProofsController,
+    EventTilesController,
     WebhooksController,
     QuotasController,
     SecretsController,

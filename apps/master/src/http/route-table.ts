@@ -78,5 +78,5 @@ function join(base: string, path: string): string {
 }
 
 function patternOf(path: string): RegExp {
-  return new RegExp(`^${path.replace(/:[A-Za-z]+/g, "[^/]+").replace(/\*[A-Za-z]+/g, ".+")}/?$`);
+  return new RegExp(`^${path.replace(/:[A-Za-z]+/g, "[^/]+").replace(/\*[A-Za-z]*/g, ".+")}/?$`);
 }

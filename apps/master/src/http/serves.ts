@@ -55,7 +55,7 @@ export function operationOf(handler: object): ApiOperation | undefined {
   return (handler as { [OPERATION]?: ApiOperation })[OPERATION];
 }
 
-/** `/jobs/{id}` as `/jobs/:id`. */
+/** `/jobs/{id}` as `/jobs/:id`, and `/tile/{path*}` as `/tile/*`. */
 export function routePath(path: string): string {
-  return path.replace(/\{(\w+)\}/g, ":$1");
+  return path.replace(/\{(\w+)\}/g, ":$1").replace(/\{\w+\*\}$/, "*");
 }

@@ -9,7 +9,7 @@ export interface ApiOperation {
   /** Unique; the client's method has the same name, except for those of OpenAI's contract. */
   readonly operationId: string;
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** With parameters in braces, as in OpenAPI. */
+  /** With parameters in braces, as in OpenAPI; a last one with a star, `{path*}`, has slashes. */
   readonly path: string;
   /** A permission, `authenticated` for any valid key, or `public`. */
   readonly permission: Permission | "authenticated" | "public";

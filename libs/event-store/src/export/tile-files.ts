@@ -1,5 +1,5 @@
 import type { EventStore } from "../log/event-store.ts";
-import { TILE_WIDTH } from "../merkle/tile.ts";
+import { TILE_WIDTH, type Tile } from "../merkle/tile.ts";
 import { bundlePath, tilePath, tilesOf } from "../merkle/tile-path.ts";
 import { parseCheckpoint } from "../notes/checkpoint.ts";
 import { formatNote, type SignedNote } from "../notes/signed-note.ts";
@@ -23,12 +23,18 @@ export async function* tileFiles(
   const { size } = parseCheckpoint(checkpoint.text);
   for (const tile of tilesOf(size)) {
     yield { path: tilePath(tile), bytes: await log.readTile(tile) };
-    const start = tile.index * TILE_WIDTH;
-    if (tile.level > 0 || start < log.first) continue;
-    const entries = await readEntries(log, start, tile.width);
-    yield { path: bundlePath(tile), bytes: bundle(entries) };
+    if (tile.level > 0 || tile.index * TILE_WIDTH < log.first) continue;
+    yield { path: bundlePath(tile), bytes: await readBundle(log, tile) };
   }
   yield { path: "checkpoint", bytes: Buffer.from(formatNote(checkpoint)) };
+}
+
+/** The entries of a tile of level 0. Throws `gone` where retention removed them. */
+export async function readBundle(
+  log: EventStore,
+  { index, width }: Omit<Tile, "level">,
+): Promise<Uint8Array> {
+  return bundle(await readEntries(log, index * TILE_WIDTH, width));
 }
 
 async function readEntries(log: EventStore, start: number, count: number): Promise<Uint8Array[]> {

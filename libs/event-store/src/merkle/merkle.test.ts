@@ -7,7 +7,7 @@ import { TreeFrontier } from "./frontier.ts";
 import { leafHash } from "./hash.ts";
 import { TileTree } from "./proofs.ts";
 import { type ReadTile, TILE_WIDTH, type Tile } from "./tile.ts";
-import { bundlePath, tilePath, tilesOf } from "./tile-path.ts";
+import { bundlePath, parseTilePath, tilePath, tilesOf } from "./tile-path.ts";
 import { subtreesOf } from "./tree-shape.ts";
 import { isConsistent, isIncluded } from "./verify-proof.ts";
 
@@ -237,6 +237,22 @@ describe("the tiles of tlog-tiles", () => {
       "tile/2/x001/000.p/255",
       "tile/entries/x001/x234/067",
     ]);
+  });
+
+  it("path: each tile has one, and others are none", () => {
+    for (const tile of tilesOf(70_000)) {
+      expect(parseTilePath(tilePath(tile))).toEqual({ tile, isBundle: false });
+    }
+    const tile = { level: 0, index: 1_234_067, width: 5 };
+    expect(parseTilePath(bundlePath(tile))).toEqual({ tile, isBundle: true });
+    const others = ["0", "x000/000", "001/002", "x001/x002", "000.p/0", "000.p/256", "000.p/05"];
+    for (const other of [...others, "000/", "000.p/", "x001/000.p/5/", "../000"]) {
+      expect(parseTilePath(`tile/0/${other}`), other).toBeUndefined();
+      expect(parseTilePath(`tile/entries/${other}`), other).toBeUndefined();
+    }
+    for (const level of ["00", "-1", "100", "x", "ENTRIES"]) {
+      expect(parseTilePath(`tile/${level}/000`), level).toBeUndefined();
+    }
   });
 
   it("tree: one of 70,000 entries has the tiles of the specification's example", () => {

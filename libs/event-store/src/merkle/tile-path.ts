@@ -22,6 +22,21 @@ export function bundlePath({ index, width }: Omit<Tile, "level">): string {
   return `tile/entries/${indexPath(index, width)}`;
 }
 
+/** What a path names: `tile/0/067`, or `tile/entries/067` for the entries. Undefined for others. */
+export function parseTilePath(
+  path: string,
+): { readonly tile: Tile; readonly isBundle: boolean } | undefined {
+  const found = /^tile\/(entries|\d{1,2})\/((?:x\d{3}\/){0,4}\d{3})(?:\.p\/(\d{1,3}))?$/.exec(path);
+  if (!found) return undefined;
+  const [, kind = "", digits = "", width = TILE_WIDTH] = found;
+  const isBundle = kind === "entries";
+  const index = Number(digits.replaceAll(/\D/g, ""));
+  const tile = { level: isBundle ? 0 : Number(kind), index, width: Number(width) };
+  // Each tile has one path: no zeros before the index, and no width of a full tile.
+  const written = isBundle ? bundlePath(tile) : tilePath(tile);
+  return written === path && tile.width > 0 ? { tile, isBundle } : undefined;
+}
+
 function indexPath(index: number, width: number): string {
   const digits = String(index);
   const groups = digits.padStart(Math.ceil(digits.length / 3) * 3, "0").match(/\d{3}/g) ?? [];

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +19,10 @@ import (
 type input struct {
 	VerifierKey string
 	SignerKey   string
-	Indexes     []int64
+	// Where the log is served; the files of the directory if empty.
+	URL     string
+	Token   string
+	Indexes []int64
 	// Proofs of ours, in base64, by the place of the index.
 	Inclusion   [][]string
 	OldSizes    []int64
@@ -26,6 +31,7 @@ type input struct {
 }
 
 type output struct {
+	Origin      string
 	Size        int64
 	Inclusion   [][]string
 	Consistency [][]string
@@ -33,7 +39,32 @@ type output struct {
 	SignerNote  string
 }
 
-type files struct{ directory string }
+type files struct {
+	directory string
+	in        input
+}
+
+// read reads a file of the log by its path under the log's prefix.
+func (f files) read(path string) ([]byte, error) {
+	if f.in.URL == "" {
+		return os.ReadFile(filepath.Join(f.directory, path))
+	}
+	request, err := http.NewRequest("GET", f.in.URL+"/"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+f.in.Token)
+	reply, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	data, err := io.ReadAll(reply.Body)
+	if err == nil && reply.StatusCode != 200 {
+		err = fmt.Errorf("%s: %s: %s", path, reply.Status, data)
+	}
+	return data, err
+}
 
 func (f files) Height() int { return 8 }
 
@@ -42,7 +73,7 @@ func (f files) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
 	for _, tile := range tiles {
 		// Go's paths name the height, which is always 8 in tlog-tiles.
 		path := "tile/" + strings.TrimPrefix(tile.Path(), "tile/8/")
-		data, err := os.ReadFile(filepath.Join(f.directory, path))
+		data, err := f.read(path)
 		if err != nil {
 			return nil, err
 		}
@@ -69,11 +100,12 @@ func run(directory string) error {
 	if err := json.Unmarshal(spec, &in); err != nil {
 		return err
 	}
-	tree, err := openCheckpoint(directory, in.VerifierKey)
+	served := files{directory, in}
+	origin, tree, err := openCheckpoint(served)
 	if err != nil {
 		return err
 	}
-	reader := tlog.TileHashReader(tree, files{directory})
+	reader := tlog.TileHashReader(tree, served)
 	root, err := tlog.TreeHash(tree.N, reader)
 	if err != nil {
 		return err
@@ -81,36 +113,41 @@ func run(directory string) error {
 	if root != tree.Hash {
 		return fmt.Errorf("the tiles have the root %v, and the checkpoint %v", root, tree.Hash)
 	}
-	out := output{Size: tree.N}
+	out := output{Origin: origin, Size: tree.N}
 	if out.Inclusion, err = inclusion(in, tree, reader); err != nil {
 		return err
 	}
 	if out.Consistency, err = consistency(in, tree, reader); err != nil {
 		return err
 	}
-	if out.Entries, err = entries(directory, tree, reader); err != nil {
+	if out.Entries, err = entries(served, tree, reader); err != nil {
 		return err
 	}
-	if out.SignerNote, err = signed(in.SignerKey); err != nil {
-		return err
+	if in.SignerKey != "" {
+		if out.SignerNote, err = signed(in.SignerKey); err != nil {
+			return err
+		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func openCheckpoint(directory, key string) (tlog.Tree, error) {
-	text, err := os.ReadFile(filepath.Join(directory, "checkpoint"))
+func openCheckpoint(served files) (string, tlog.Tree, error) {
+	text, err := served.read("checkpoint")
 	if err != nil {
-		return tlog.Tree{}, err
+		return "", tlog.Tree{}, err
 	}
-	verifier, err := note.NewVerifier(key)
+	verifier, err := note.NewVerifier(served.in.VerifierKey)
 	if err != nil {
-		return tlog.Tree{}, err
+		return "", tlog.Tree{}, err
 	}
 	opened, err := note.Open(text, note.VerifierList(verifier))
 	if err != nil {
-		return tlog.Tree{}, err
+		return "", tlog.Tree{}, err
 	}
-	return tlog.ParseTree([]byte(opened.Text))
+	// Go's package reads trees of its own database alone; the lines after the origin are the same.
+	origin, rest, _ := strings.Cut(opened.Text, "\n")
+	tree, err := tlog.ParseTree([]byte("go.sum database tree\n" + rest))
+	return origin, tree, err
 }
 
 func inclusion(in input, tree tlog.Tree, reader tlog.HashReader) ([][]string, error) {
@@ -160,12 +197,12 @@ func consistency(in input, tree tlog.Tree, reader tlog.HashReader) ([][]string, 
 }
 
 // entries checks that each entry of the bundles has its hash in the tree.
-func entries(directory string, tree tlog.Tree, reader tlog.HashReader) (int, error) {
+func entries(served files, tree tlog.Tree, reader tlog.HashReader) (int, error) {
 	count := int64(0)
 	for n := int64(0); count < tree.N; n++ {
 		tile := tlog.Tile{H: 8, L: 0, N: n, W: int(min(256, tree.N-count))}
 		path := "tile/entries/" + strings.TrimPrefix(tile.Path(), "tile/8/0/")
-		data, err := os.ReadFile(filepath.Join(directory, path))
+		data, err := served.read(path)
 		if err != nil {
 			return 0, err
 		}

@@ -81,6 +81,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "events.checkpoint": ["GET /api/v1/events/log/checkpoint", ({ events }) => events.checkpoint()],
   "events.proof": ["GET /api/v1/events/log/proofs/:sequence", ({ events }) => events.proof("a b")],
   "events.entry": ["GET /api/v1/events/log/entries/:sequence", ({ events }) => events.entry("a b")],
+  "events.tile": ["GET /api/v1/events/log/tile/*", ({ events }) => events.tile("tile/0/x001/000")],
   "events.consistency": [
     "GET /api/v1/events/log/consistency",
     ({ events }) => events.consistency(0, 1),
@@ -321,7 +322,7 @@ describe("client library and route table", () => {
     // What is asked for is not there, or a lone master cannot do it, but the route is.
     if (refused !== undefined) expect([404, 412]).toContain((refused as HeddleError).status);
     const [method, path = ""] = route.split(" ");
-    const pattern = path.replace(/[:*]\w+/g, "[^/]+");
+    const pattern = path.replace(/:\w+/g, "[^/]+").replace(/\*/, ".+");
     expect(sent[0]).toMatch(new RegExp(`^${method} ${pattern}$`));
     expect(sent[0]).not.toContain(" b");
   });

@@ -104,6 +104,14 @@ export class Events {
     return new Uint8Array(await response.arrayBuffer());
   }
 
+  /** A tile or a bundle of entries by its path in C2SP tlog-tiles, as `tile/0/000.p/5`. */
+  async tile(path: string, { signal }: CallOptions = {}): Promise<Uint8Array> {
+    const parts = path.split("/").map(pathPart).join("/");
+    const request = { method: "GET", path: `/events/log/${parts}`, signal } as const;
+    const response = await this.#transport.open(request);
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
   /** A proof that the log of one size is the beginning of the log of another. */
   consistency(from: number, to: number, { signal }: CallOptions = {}): Promise<ConsistencyProof> {
     const query = { from, to };

@@ -209,6 +209,14 @@ export const eventLogOperations = {
     summary: "The bytes of an event, which proofs are about.",
     replies: { 200: { "application/octet-stream": "CloudEvents in JSON" } },
   },
+  tile: {
+    ...read,
+    operationId: "events.tile",
+    path: `${LOG_PATH}/tile/{path*}`,
+    summary:
+      "Hashes of the tree, or events below `entries/`, as C2SP tlog-tiles; for callers of the whole cluster.",
+    replies: { 200: { "application/octet-stream": "a tile or a bundle of entries" } },
+  },
   consistency: {
     ...read,
     operationId: "events.consistency",
