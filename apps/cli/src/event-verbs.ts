@@ -37,6 +37,7 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .option("--id <id>", "its id")
     .option("--stream <name>", "the stream whose next event it is")
     .option("--expected-revision <n>", "revision of the stream's last event, none, exists or any")
+    .option("--about <person>", "whom it is about; its data are encrypted under that one's key")
     .option("--compliance <level>", "its compliance level")
     .action(lazy(async () => (await import("./commands/events-log.ts")).logEvent));
   events
@@ -44,6 +45,11 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .description("print the public keys of the log, or add one")
     .option("--rotate", "have the log signed by a new key from now on")
     .action(lazy(async () => (await import("./commands/events-log.ts")).printKeys));
+  events
+    .command("shred")
+    .description("remove a subject's key: its personal data cannot be read any more")
+    .argument("<subject>", "user:ID or key:ID of a caller, or whom logged events are about")
+    .action(lazy(async () => (await import("./commands/events-log.ts")).shredSubject));
   events
     .command("export")
     .description("write events with their proofs, for `heddle events verify`")

@@ -60,6 +60,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "events follow": [],
   "events log": ["TEST"],
   "events keys": [],
+  "events shred": ["alice"],
   "events export": [],
   "webhooks create": ["https://hooks.example.com/x"],
   "webhooks list": [],

@@ -110,6 +110,8 @@ export function emptyState(): ControlState {
     secrets: new Map(),
     webhooks: new Map(),
     webhookProgress: new Map(),
+    subjects: new Map(),
+    subjectKeys: new Map(),
     eventNames: new Map(),
     eventStreams: new Map(),
     cluster: new Map(),
@@ -120,7 +122,7 @@ export function emptyState(): ControlState {
  * Handles an entry or command that this build does not know. From HARDENED on it throws: proposers
  * raise the version first, so continuing would diverge from the other masters.
  */
-export function unknownRefusal(what: string, state: ControlState): ControlReply {
+export function unknownRefusal(what: string, state: Pick<ControlState, "cluster">): ControlReply {
   const message = `this master does not know ${what}; update it`;
   if (versionOf(state) >= HARDENED) throw new Error(message);
   return refuse("invalid_value", message);

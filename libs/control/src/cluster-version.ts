@@ -33,6 +33,8 @@ export const RECORDS_EVENTS = 9;
 export const SALTS_CACHES = 9;
 /** Secrets of projects, which jobs name. */
 export const KEEPS_SECRETS = 10;
+/** Personal data in events are encrypted under a key of their subject. */
+export const SEALS_SUBJECTS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

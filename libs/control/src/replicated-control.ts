@@ -10,6 +10,7 @@ import {
   raisedEvent,
 } from "./audit/derived-events.ts";
 import type { AuditContext } from "./audit/records.ts";
+import { type NewSubject, sealsOf } from "./audit/subject-keys.ts";
 import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
@@ -18,6 +19,7 @@ import {
   RECORDS_EVENTS,
   raiseVersion,
   SEALED,
+  SEALS_SUBJECTS,
   STORES_DOCUMENTS,
   secretsKeyOf,
   useSecretsKey,
@@ -52,6 +54,8 @@ export type LogCommand =
       readonly idempotency?: IdempotentRequest | undefined;
       /** The call that asks for it; from RECORDS_EVENTS on. */
       readonly audit?: AuditContext | undefined;
+      /** Keys of subjects that it is the first to name; from SEALS_SUBJECTS on. */
+      readonly subjects?: readonly NewSubject[] | undefined;
     }
   /** Of versions before NO_SESSIONS_FROM. */
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
@@ -226,7 +230,7 @@ export class ReplicatedControl {
   #eventsOf(entry: LogCommand, index: number, reply: ControlReply): readonly DerivedEvent[] {
     if (entry.type === "version.raise") return reply.ok ? [raisedEvent(entry.version)] : NO_EVENTS;
     if (entry.type !== "control") return NO_EVENTS;
-    return derivedEvents({
+    const events = derivedEvents({
       command: readCommand(entry.command),
       reply,
       audit: entry.audit,
@@ -234,6 +238,10 @@ export class ReplicatedControl {
       index,
       state: this.state,
       jobEvents: this.#jobs.index.events,
+    });
+    if (this.version < SEALS_SUBJECTS) return events;
+    return events.map((event) => {
+      return { ...event, seals: sealsOf(this.state, event, entry.subjects ?? []) };
     });
   }
 

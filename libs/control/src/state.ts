@@ -50,6 +50,10 @@ export interface ControlState extends JobsState {
   readonly eventNames: Map<string, EventName>;
   /** The last revision of each stream of clients' events, by project and name. */
   readonly eventStreams: Map<string, number>;
+  /** The id of the key of each subject of events: callers as `user:ID`, and actors. */
+  readonly subjects: Map<string, string>;
+  /** The keys of subjects in base64, by id; those of removed ones are gone. */
+  readonly subjectKeys: Map<string, string>;
   /**
    * The cluster's own values; see cluster-version.ts.
    * - `version`: the cluster version, a number; absent in a state that was never raised.

@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { AppError } from "@heddle/base/errors";
 import type { EventLogOptions } from "@heddle/client/resources/cluster/events";
-import type { LogEvent, LoggedEvent } from "@heddle/contracts/api/events/log";
+import type { LogEvent, LoggedEvent, ShreddedSubject } from "@heddle/contracts/api/events/log";
 import type { Command } from "commander";
 import { wordsOf } from "../comma-list.ts";
 import { commandContext } from "../command-context.ts";
@@ -82,20 +82,25 @@ interface LogFlags {
   readonly stream?: string;
   readonly expectedRevision?: string;
   readonly compliance?: string;
+  readonly about?: string;
 }
 
 /** `heddle events log <type>`. */
 export async function logEvent(command: Command): Promise<number> {
   const { heddle, data: out, format } = commandContext(command);
   const [type = ""] = command.args;
-  const { data, tags, expectedRevision, compliance, ...rest } = command.opts<LogFlags>();
+  const { data, tags, expectedRevision, compliance, about, ...rest } = command.opts<LogFlags>();
+  const audit = {
+    ...(about !== undefined && { user_id: about }),
+    ...(compliance !== undefined && { compliance_level: compliance }),
+  };
   const logged = await heddle.events.log({
     type,
     data: objectOf(data),
     ...rest,
     ...(tags !== undefined && { tags: wordsOf(tags) }),
     ...(expectedRevision !== undefined && { expected_revision: revisionOf(expectedRevision) }),
-    ...(compliance !== undefined && { audit: { compliance_level: compliance } }),
+    ...(Object.keys(audit).length > 0 && { audit }),
   });
   const columns: readonly Column<LoggedEvent>[] = [
     { header: "ID", value: ({ id }) => id },
@@ -114,6 +119,16 @@ export async function printKeys(command: Command): Promise<number> {
   const keys = rotate ? await heddle.events.rotateKey() : await heddle.events.keys();
   if (isRecordFormat(format)) printRecord(keys, keys.origin, format, data);
   else for (const key of keys.keys) data.write(`${key}\n`);
+  return 0;
+}
+
+/** `heddle events shred <subject>`. */
+export async function shredSubject(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const [subject = ""] = command.args;
+  const shredded = await heddle.events.shred(subject);
+  const columns: readonly Column<ShreddedSubject>[] = [{ header: "KEY", value: ({ id }) => id }];
+  printRow(shredded, columns, format, data);
   return 0;
 }
 

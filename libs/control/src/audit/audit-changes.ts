@@ -1,6 +1,9 @@
+import { unknownRefusal } from "../apply.ts";
+import { SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
 import type { AuditCommand, ClientEvent } from "./records.ts";
+import { shredSubject } from "./subject-keys.ts";
 
 /** Records of one command. */
 export const MAX_RECORDS = 256;
@@ -11,9 +14,17 @@ const MAX_NOTE_CHARS = 8_192;
 const MAX_NAMES = 50_000;
 /** Streams with a revision. */
 const MAX_STREAMS = 100_000;
-const TYPES: ReadonlySet<string> = new Set(["audit.record", "events.log", "events.checkpoint"]);
+const TYPES: ReadonlySet<string> = new Set([
+  "audit.record",
+  "events.log",
+  "events.checkpoint",
+  "events.shred",
+]);
 
-type EventState = Pick<ControlState, "cluster" | "eventNames" | "eventStreams">;
+type EventState = Pick<
+  ControlState,
+  "cluster" | "eventNames" | "eventStreams" | "subjects" | "subjectKeys"
+>;
 
 export function isAuditCommand(command: { readonly type: string }): command is AuditCommand {
   return TYPES.has(command.type);
@@ -23,8 +34,11 @@ export function isAuditCommand(command: { readonly type: string }): command is A
 export function changeAudit(state: EventState, command: AuditCommand): ControlReply {
   const { cluster } = state;
   if (command.type === "events.log") return logEvent(state, command);
-  if (command.type === "audit.record") {
-    return takeRecords(cluster, command);
+  if (command.type === "audit.record") return takeRecords(cluster, command);
+  if (command.type === "events.shred") {
+    return versionOf(state) < SEALS_SUBJECTS
+      ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+      : shredSubject(state, command);
   }
   const { size, note } = command;
   if (!Number.isSafeInteger(size) || note.length > MAX_NOTE_CHARS) {

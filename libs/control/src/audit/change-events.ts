@@ -174,6 +174,11 @@ const RULES: Rules = {
     project,
     data: { removed: true },
   }),
+  "events.shred": ({ id }) => ({
+    type: "SUBJECT_SHRED",
+    subject: `subject-keys/${id}`,
+    data: {},
+  }),
   "queue.set": ({ queue }) => ({
     type: "QUEUE_CHANGE",
     subject: `queues/${queue.name}`,

@@ -1,4 +1,5 @@
 import type { DerivedEvent } from "./derived-events.ts";
+import type { SubjectKey } from "./subject-keys.ts";
 
 /** Where an event is: its log entry, its place in it, and its place among all events. */
 export interface EventPlace {
@@ -9,7 +10,14 @@ export interface EventPlace {
   readonly recordedMs: number;
   /** The name of the event log. */
   readonly origin: string;
+  /** Encrypts personal members under the key of their subject: the same bytes on every master. */
+  readonly seal: SealMembers;
 }
+
+/** Whose personal members they are. */
+export type SealRole = "caller" | "actor";
+
+export type SealMembers = (members: object, role: SealRole, key: string) => string;
 
 /** More than this of data is replaced by its size. */
 const MAX_DATA_CHARS = 16_384;
@@ -20,6 +28,17 @@ const MAX_DATA_CHARS = 16_384;
  */
 export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
   const { type, subject, project, result, audit, client, atMs = place.recordedMs } = event;
+  const { seals = {} } = event;
+  const data = bounded(event.data);
+  const session = client?.session ?? audit?.session;
+  const { caller, actor } = seals;
+  // Who calls, and what a client says of whom its event is about.
+  const ofCaller = {
+    userid: audit?.user,
+    sessionid: actor ? audit?.session : session,
+    clientaddress: audit?.address,
+  };
+  const ofActor = { actorid: client?.actor, sessionid: client?.session, data };
   return JSON.stringify({
     specversion: "1.0",
     id: client?.id ?? `${place.index}.${place.ordinal}`,
@@ -32,18 +51,28 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
     recordedtime: new Date(place.recordedMs).toISOString(),
     project,
     result,
-    userid: audit?.user,
-    sessionid: client?.session ?? audit?.session,
+    userid: caller ? undefined : ofCaller.userid,
+    sessionid: caller ? undefined : ofCaller.sessionid,
     requestid: audit?.request,
-    clientaddress: audit?.address,
-    actorid: client?.actor,
+    clientaddress: caller ? undefined : ofCaller.clientaddress,
+    actorid: actor ? undefined : ofActor.actorid,
     correlationid: client?.correlation,
     compliancelevel: client?.compliance,
     stream: client?.stream,
     revision: event.revision === undefined ? undefined : String(event.revision),
     tags: client && client.tags.length > 0 ? client.tags.join(",") : undefined,
-    data: bounded(event.data),
+    ...sealOf("caller", caller, ofCaller, place),
+    ...sealOf("actor", actor, ofActor, place),
+    data: actor ? {} : data,
   });
+}
+
+function sealOf(role: SealRole, key: SubjectKey | undefined, members: object, place: EventPlace) {
+  if (!key) return {};
+  return {
+    [`${role}key`]: key.id,
+    [`${role}data`]: key.key && place.seal(members, role, key.key),
+  };
 }
 
 function bounded(data: DerivedEvent["data"]): object {

@@ -7,7 +7,8 @@ import { type LogCommand, ReplicatedControl } from "../replicated-control.ts";
 import type { ApiKeyRecord } from "../state.ts";
 import { newestControl } from "../testing/newest-control.ts";
 import { cloudEvent } from "./cloud-event.ts";
-import type { AuditContext, AuditRecord } from "./records.ts";
+import type { AuditContext, AuditRecord, ClientEvent } from "./records.ts";
+import { MAX_SUBJECTS, type NewSubject, newSubjects } from "./subject-keys.ts";
 
 const ORIGIN = "heddle/events/c1";
 const AUDIT: AuditContext = {
@@ -42,6 +43,10 @@ const record: AuditRecord = {
   status: 200,
 };
 
+/** In place of encryption, which is not of this library. */
+const written = (members: object, role: string, key: string) =>
+  `${role} ${key} ${JSON.stringify(members)}`;
+
 /** Applies entries, and returns the texts of their events. */
 function textsOf(control: ReplicatedControl, entries: readonly LogCommand[]): string[] {
   return entries.flatMap((entry) => {
@@ -50,7 +55,8 @@ function textsOf(control: ReplicatedControl, entries: readonly LogCommand[]): st
     const first = control.eventCount - control.derived.length;
     return control.derived.map((event, ordinal) => {
       const recordedMs = control.logTimeMs;
-      const place = { index, ordinal, sequence: first + ordinal, recordedMs, origin: ORIGIN };
+      const sequence = first + ordinal;
+      const place = { index, ordinal, sequence, recordedMs, origin: ORIGIN, seal: written };
       return cloudEvent(event, place);
     });
   });
@@ -164,4 +170,92 @@ test("events: a checkpoint covers as many as there are at most, and never fewer"
   expect(checkpoint(3)).toMatchObject({ code: "conflict" });
   expect(checkpoint(2)).toEqual({ ok: true });
   expect(checkpoint(1)).toMatchObject({ code: "conflict" });
+});
+
+const ALICE: ClientEvent = {
+  type: "VISIT",
+  source: "urn:lab",
+  id: "v1",
+  subject: "VISIT",
+  project: "vision",
+  data: { ward: 7 },
+  tags: [],
+  actor: "alice",
+  session: "s2",
+};
+const logged = (event: ClientEvent, subjects: readonly NewSubject[] = []): LogCommand => ({
+  type: "control",
+  command: {
+    type: "events.log",
+    atMs: 1_000,
+    event,
+    name: event.id.padEnd(64, "0"),
+    fingerprint: "f".repeat(64),
+    expected: "any",
+  },
+  audit: AUDIT,
+  subjects,
+});
+const KEYS = [
+  { subject: "alice", id: "00000000000000a1", key: "alice-key" },
+  { subject: "key:abcd1234", id: "00000000000000b2", key: "caller-key" },
+];
+const shred = (subject: string, id: string) =>
+  entry({ type: "events.shred", atMs: 1_000, subject, id });
+
+// holds: events-shredded
+test("subjects: personal data are encrypted, and the text never changes", () => {
+  expect(textsOf(newestControl(), [logged(ALICE, KEYS)])).toEqual([
+    '{"specversion":"1.0","id":"v1","source":"urn:lab","type":"VISIT","subject":"VISIT","time":"1970-01-01T00:00:01.000Z","datacontenttype":"application/json","sequence":"0","recordedtime":"1970-01-01T00:00:01.000Z","project":"vision","result":"success","requestid":"req_1","callerkey":"00000000000000b2","callerdata":"caller caller-key {\\"userid\\":\\"key:abcd1234\\",\\"sessionid\\":\\"s1\\",\\"clientaddress\\":\\"127.0.0.1\\"}","actorkey":"00000000000000a1","actordata":"actor alice-key {\\"actorid\\":\\"alice\\",\\"sessionid\\":\\"s2\\",\\"data\\":{\\"ward\\":7}}","data":{}}',
+  ]);
+});
+
+test("subjects: the first key given is the one, also in a snapshot", async () => {
+  const [one, other] = [newestControl(), newestControl()];
+  const later = KEYS.map((key) => ({ ...key, id: `${key.id}x`, key: "later" }));
+  const entries = [logged(ALICE, KEYS), logged({ ...ALICE, id: "v2" }, later)];
+  expect(textsOf(one, entries).join()).not.toContain("later");
+  expect(newSubjects(one.state, { ...setting }, AUDIT)).toEqual([]);
+  expect(newSubjects(newestControl().state, setting, AUDIT)).toEqual(["key:abcd1234"]);
+  await other.restore(one.snapshot());
+  expect(other.hash).toBe(one.hash);
+  expect(textsOf(other, [logged({ ...ALICE, id: "v3" })])[0]).toContain("alice-key");
+});
+
+test("subjects: a removed key is nowhere in the state, and a later event has another", () => {
+  const control = newestControl();
+  textsOf(control, [logged(ALICE, KEYS)]);
+  expect(control.apply(shred("alice", "other"), 2)).toMatchObject({ code: "not_found" });
+  expect(control.apply(shred("bob", "00000000000000a1"), 2)).toMatchObject({ code: "not_found" });
+  const [text = ""] = textsOf(control, [shred("alice", "00000000000000a1")]);
+  expect(JSON.parse(text)).toMatchObject({
+    type: "SUBJECT_SHRED",
+    subject: "subject-keys/00000000000000a1",
+  });
+  expect(text).not.toContain("alice");
+  expect([...control.snapshot()].join()).not.toMatch(/alice/);
+  const [withheld = ""] = textsOf(control, [logged({ ...ALICE, id: "v2" })]);
+  expect(JSON.parse(withheld)).toMatchObject({ actorkey: "none", data: {} });
+  expect(withheld).not.toMatch(/alice|ward/);
+  const again = [{ ...KEYS[0]!, id: "00000000000000c3", key: "new" }];
+  expect(textsOf(control, [logged({ ...ALICE, id: "v3" }, again)])[0]).toContain("actor new ");
+});
+
+test("subjects: beyond 50,000 they share one key, which is not removed", () => {
+  const control = newestControl();
+  for (let at = 0; at < MAX_SUBJECTS; at++) control.state.subjects.set(`s${at}`, String(at));
+  const command = { type: "setting.put", atMs: 1, name: "job_timeout", value: 60 } as const;
+  expect(newSubjects(control.state, command, AUDIT)).toEqual([""]);
+  const shared = [{ subject: "", id: "00000000000000d4", key: "shared" }];
+  const [text = ""] = textsOf(control, [logged(ALICE, shared)]);
+  expect(JSON.parse(text)).toMatchObject({ callerkey: shared[0]!.id, actorkey: shared[0]!.id });
+  expect(control.apply(shred("", shared[0]!.id), 2)).toMatchObject({ code: "not_found" });
+});
+
+test("subjects: there are no keys before their cluster version", () => {
+  const control = new ReplicatedControl();
+  control.state.cluster.set("version", RECORDS_EVENTS);
+  expect(newSubjects(control.state, setting, AUDIT)).toEqual([]);
+  expect(textsOf(control, [logged(ALICE, KEYS)])[0]).toContain('"actorid":"alice"');
+  expect(control.state.subjectKeys.size).toBe(0);
 });

@@ -5,6 +5,7 @@ import type { EventRecord } from "../jobs/records/records.ts";
 import type { ControlState } from "../state.ts";
 import { type ChangeEvent, changeEvent } from "./change-events.ts";
 import type { AuditContext, AuditRecord, ClientEvent } from "./records.ts";
+import type { EventSeals } from "./subject-keys.ts";
 
 /** What followed from a log entry. Its place in the entry and in the log make its id. */
 export interface DerivedEvent {
@@ -23,6 +24,8 @@ export interface DerivedEvent {
   readonly revision?: number | undefined;
   /** When it happened, where that is before the entry. */
   readonly atMs?: number | undefined;
+  /** What its personal data are encrypted with. */
+  readonly seals?: EventSeals | undefined;
 }
 
 export const NO_EVENTS: readonly DerivedEvent[] = [];

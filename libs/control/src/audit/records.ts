@@ -47,7 +47,9 @@ export interface EventName {
 }
 
 /** Changes of the event log alone. */
-export type AuditCommand =
+export type AuditCommand = RecordCommand | ShredCommand;
+
+type RecordCommand =
   /** Calls of one master, gathered. */
   | {
       readonly type: "audit.record";
@@ -78,3 +80,11 @@ export type AuditCommand =
       readonly size: number;
       readonly note: string;
     };
+
+/** Removes the key of a subject, by its id, which the event of this names. */
+export interface ShredCommand {
+  readonly type: "events.shred";
+  readonly atMs: number;
+  readonly subject: string;
+  readonly id: string;
+}

@@ -78,6 +78,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "events.log": ["POST /api/v1/events/log", ({ events }) => events.log({ type: "TEST" })],
   "events.keys": ["GET /api/v1/events/log/keys", ({ events }) => events.keys()],
   "events.rotateKey": ["POST /api/v1/events/log/keys", ({ events }) => events.rotateKey()],
+  "events.shred": ["POST /api/v1/events/log/shred", ({ events }) => events.shred("alice")],
   "events.checkpoint": ["GET /api/v1/events/log/checkpoint", ({ events }) => events.checkpoint()],
   "events.proof": ["GET /api/v1/events/log/proofs/:sequence", ({ events }) => events.proof("a b")],
   "events.entry": ["GET /api/v1/events/log/entries/:sequence", ({ events }) => events.entry("a b")],

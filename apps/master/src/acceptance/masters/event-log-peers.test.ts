@@ -1,12 +1,15 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import { buildGoPeer, runGoPeer } from "@heddle/event-store/export/testing/go-peer";
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
+import { parseVerifierKey } from "@heddle/event-store/notes/note-key";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
-import { parseTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { parseTlogProof, verifyTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { exportLinesOf } from "@heddle/event-store/verify/export-reader";
+import { verifyExport } from "@heddle/event-store/verify/verify-export";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 
@@ -98,5 +101,51 @@ describe("event log of a master, as others read it", () => {
     const { key } = (await reply.json()) as { key: string };
     const read = own(key).events.tile("tile/entries/000");
     await expect(read).rejects.toMatchObject({ status: 403 });
+  });
+
+  // holds: events-shredded
+  it("shred: personal data are unreadable for good, and every proof still holds", async () => {
+    const { events } = own();
+    const about = { type: "VISIT", data: { diagnosis: "swordfish" }, audit: { user_id: "alice" } };
+    await events.log({ ...about, id: "visit-1" });
+    await events.log({ ...about, id: "visit-2", audit: { user_id: "bob" } });
+    const visits = async () => (await events.query({ type: "VISIT" }).page()).data;
+    const stored = () =>
+      globSync(`${group.directory(MASTER)}/events/*/*`).map((path) => readFileSync(path, "latin1"));
+    const before = await visits();
+    expect(before).toMatchObject([
+      { actorid: "alice", data: about.data, userid: expect.stringMatching(/^key:/) },
+      { actorid: "bob", data: about.data },
+    ]);
+    const [{ sequence }, { userid = "" }] = [before[0]!, before[1]!];
+    expect((await events.query({ user: userid, limit: 1 }).page()).data).toHaveLength(1);
+    await settled();
+    const proof = await events.proof(sequence);
+    expect(stored().join()).not.toMatch(/swordfish|alice|"userid"/);
+
+    await expect(events.shred("carol")).rejects.toMatchObject({ status: 404 });
+    const { id } = await events.shred("alice");
+    const after = await visits();
+    expect(after[0]).toMatchObject({ shredded: "actor", data: {}, userid });
+    expect(JSON.stringify(after[0])).not.toMatch(/swordfish|alice/);
+    expect(after[1]).toEqual(before[1]);
+    const [made] = (await events.query({ type: "SUBJECT_SHRED" }).page()).data;
+    expect(made).toMatchObject({ subject: `subject-keys/${id}`, userid });
+    await expect(events.shred("alice")).rejects.toMatchObject({ status: 404 });
+    await settled();
+
+    await group.end(MASTER, "SIGKILL");
+    await group.start(MASTER);
+    await group.leader();
+    const { origin, keys } = await own().events.keys();
+    const trust = { origin, keys: keys.map(parseVerifierKey) };
+    const entry = await own().events.entry(sequence);
+    verifyTlogProof(parseTlogProof(proof), entry, trust);
+    const { body } = await own().events.export();
+    const verified = await verifyExport(exportLinesOf(body!), trust, []);
+    expect(verified.faults).toEqual([]);
+    const started = (await own().events.query({ type: "VISIT" }).page()).data;
+    expect(started).toEqual(after);
+    expect(stored().join()).not.toMatch(/swordfish|alice|"userid"/);
   });
 });

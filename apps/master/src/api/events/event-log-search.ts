@@ -1,13 +1,13 @@
-import { AppError } from "@heddle/base/errors";
 import type { LogEvent } from "@heddle/contracts/api/events/log";
 import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import type { OpenEvent } from "../../control-plane/event-log/opened-event.ts";
 
 /** Events that one page looks at; a page that finds fewer has a cursor to continue from. */
 const MAX_LOOKED_AT = 10_000;
 /** Events that are read from the disk at once. */
 const READ = 256;
 
-/** An event, and the text that the log has of it. */
+/** An event, and its text for readers. */
 export interface StoredEvent {
   readonly event: LogEvent;
   readonly sequence: number;
@@ -28,9 +28,11 @@ export interface EventsFound {
 /** Searches the event log of this master. */
 export class EventLogSearch {
   readonly #log: EventLogWriter["store"];
+  readonly #open: OpenEvent;
 
-  constructor(log: EventLogWriter["store"]) {
+  constructor(log: EventLogWriter["store"], open: OpenEvent) {
     this.#log = log;
+    this.#open = open;
   }
 
   get first(): number {
@@ -99,15 +101,7 @@ export class EventLogSearch {
   async #read(begin: number, end: number): Promise<StoredEvent[]> {
     const { first, entries } = await this.#log.read(begin, Math.min(READ, end - begin));
     return entries.map((bytes, at) => {
-      const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString();
-      return { event: parsed(text, first + at), sequence: first + at, text };
+      return { ...this.#open(bytes, first + at), sequence: first + at };
     });
   }
-}
-
-function parsed(text: string, sequence: number): LogEvent {
-  const event = JSON.parse(text) as LogEvent;
-  if (event.sequence === String(sequence)) return event;
-  const message = `event ${sequence} of the log says that it is ${event.sequence}`;
-  throw new AppError("server_error", message);
 }

@@ -9,6 +9,7 @@ import type { FastifyReply } from "fastify";
 import { HEARTBEAT_MS } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import { opener } from "../../control-plane/event-log/opened-event.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { EventStream } from "../../http/event-stream.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
@@ -39,7 +40,7 @@ export class EventLogController {
     @Query() query: EventLogQuery,
   ): Promise<void> {
     const recorder = await this.#recorder();
-    const log = new EventLogSearch(recorder.store);
+    const log = new EventLogSearch(recorder.store, opener(this.#control.state, recorder));
     const resumed = request.headers["last-event-id"];
     const after = sequenceOf(resumed || undefined) ?? sequenceOf(query.cursor ?? query.after);
     const accepts = request.headers.accept ?? "";

@@ -5,6 +5,7 @@ import {
   type ExportQuery,
   eventLogOperations,
   type LogEvent,
+  type ShreddedSubject,
 } from "@heddle/contracts/api/events/log";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { exportLines } from "@heddle/event-store/export/export-lines";
@@ -16,9 +17,11 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { eventKeys, rotateEventKey } from "../../control-plane/event-log/checkpoint-signer.ts";
 import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
+import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { logFilter } from "./event-log-filter.ts";
 import { ownEventLog } from "./own-event-log.ts";
@@ -47,6 +50,21 @@ export class EventProofsController {
   async rotateKey(): Promise<EventLogKeys> {
     await rotateEventKey(this.#control, this.#log().origin);
     return this.keys();
+  }
+
+  @Serves(eventLogOperations.shred)
+  async shred(@Req() request: CallerRequest): Promise<ShreddedSubject> {
+    const control = this.#control;
+    const { subject } = bodyOf(eventLogOperations.shred, request);
+    await control.group?.readBarrier();
+    const id = control.state.subjects.get(subject);
+    if (id === undefined) {
+      const message =
+        "No personal data are kept of this subject. Give user:ID or key:ID of a caller, or the user_id of logged events.";
+      throw new AppError("not_found", message, { param: "subject" });
+    }
+    await propose(control, { type: "events.shred", atMs: Date.now(), subject, id });
+    return { object: "shredded_subject", id };
   }
 
   @Serves(eventLogOperations.checkpoint)

@@ -1,7 +1,10 @@
 import { AsyncLocalStorage } from "node:async_hooks";
+import { randomBytes } from "node:crypto";
 import { hasChangeEvent } from "@heddle/control/audit/change-events";
 import type { AuditContext } from "@heddle/control/audit/records";
+import { type NewSubject, newSubjects } from "@heddle/control/audit/subject-keys";
 import type { ControlCommand } from "@heddle/control/command";
+import type { ControlState } from "@heddle/control/state";
 
 /** A call of the API while it is answered. */
 export interface AuditCall {
@@ -40,4 +43,19 @@ export function takeAudit(
     call.isLogged = false;
   };
   return { audit: call.context(), undo };
+}
+
+/** Random keys of the subjects that the command is the first to name. */
+export function keysOfNew(
+  state: ControlState,
+  command: ControlCommand,
+  audit: AuditContext | undefined,
+): { readonly subjects: readonly NewSubject[] } | undefined {
+  const names = newSubjects(state, command, audit);
+  if (names.length === 0) return undefined;
+  const subjects = names.map((subject) => {
+    const [id, key] = [randomBytes(8).toString("hex"), randomBytes(32).toString("base64")];
+    return { subject, id, key };
+  });
+  return { subjects };
 }

@@ -1,11 +1,12 @@
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { checkpointSize } from "@heddle/control/audit/audit-changes";
-import { cloudEvent } from "@heddle/control/audit/cloud-event";
+import { cloudEvent, type SealMembers } from "@heddle/control/audit/cloud-event";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import { EventStore } from "@heddle/event-store/log/event-store";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import { sealMembers } from "./sealed-members.ts";
 
 /** Events that may wait for the disk before commands are applied more slowly. */
 const MAX_PENDING_BYTES = 8 * 2 ** 20;
@@ -83,7 +84,10 @@ export class EventLogWriter {
     if (first > this.#next) return;
     const entries: Uint8Array[] = [];
     for (let ordinal = this.#next - first; ordinal < derived.length; ordinal++) {
-      const place = { index, ordinal, sequence: first + ordinal, recordedMs, origin: this.origin };
+      const { origin } = this;
+      const sequence = first + ordinal;
+      const seal: SealMembers = (...sealed) => sealMembers({ sequence, origin }, ...sealed);
+      const place = { index, ordinal, sequence, recordedMs, origin, seal };
       entries.push(Buffer.from(cloudEvent(derived[ordinal]!, place)));
     }
     if (entries.length > 0) this.#append(entries);

@@ -11,6 +11,7 @@ import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
 import type { EventLogWriter } from "./event-log-writer.ts";
+import { opener } from "./opened-event.ts";
 import { postWebhook, type WebhookHosts, webhookSecret } from "./webhook-post.ts";
 
 const LOOK_MS = 500;
@@ -164,8 +165,9 @@ export class WebhookDelivery {
   }
 
   async #textOf(sequence: number): Promise<string> {
-    const { entries } = await this.#parts.events.store.read(sequence, 1);
-    return Buffer.from(entries[0] ?? []).toString();
+    const { events, control } = this.#parts;
+    const { entries } = await events.store.read(sequence, 1);
+    return opener(control.state, events)(entries[0] ?? Buffer.alloc(0), sequence).text;
   }
 }
 

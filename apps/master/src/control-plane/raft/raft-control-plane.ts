@@ -31,7 +31,7 @@ import type {
   RaftCounts,
 } from "../control-group.ts";
 import type { ControlPlane, Once } from "../control-plane.ts";
-import { takeAudit } from "../event-log/audit-call.ts";
+import { keysOfNew, takeAudit } from "../event-log/audit-call.ts";
 import type { EventLogWriter } from "../event-log/event-log-writer.ts";
 import { RecordedMachine } from "../event-log/recorded-machine.ts";
 import { checkLogFits } from "../state-memory.ts";
@@ -190,7 +190,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     const logged = logCommand(command, this.#machine.control.version);
     const call = this.#recordsEvents ? takeAudit(command.type) : undefined;
     const audit = call && { audit: call.audit };
-    const made = this.#propose({ type: "control", command: logged, ...once, ...audit });
+    const keys = keysOfNew(this.state, command, call?.audit);
+    const made = this.#propose({ type: "control", command: logged, ...once, ...audit, ...keys });
     const reply = await made.catch((error: unknown) => {
       if (toAppError(error).code !== "outcome_unknown") call?.undo();
       throw error;

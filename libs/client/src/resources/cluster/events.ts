@@ -7,6 +7,7 @@ import type {
   LogEvent,
   LogEventRequest,
   LoggedEvent,
+  ShreddedSubject,
 } from "@heddle/contracts/api/events/log";
 import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
@@ -85,6 +86,12 @@ export class Events {
 
   rotateKey(options: ChangeOptions = {}): Promise<EventLogKeys> {
     return this.#transport.change({ method: "POST", path: "/events/log/keys", body: {} }, options);
+  }
+
+  /** Removes the key of a subject: its personal data cannot be read any more. */
+  shred(subject: string, options: ChangeOptions = {}): Promise<ShreddedSubject> {
+    const request = { method: "POST", path: "/events/log/shred", body: { subject } } as const;
+    return this.#transport.change(request, options);
   }
 
   /** The newest checkpoint: a signed note. */

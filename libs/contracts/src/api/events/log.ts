@@ -31,6 +31,10 @@ const logEventSchema = z
     stream: z.string().optional(),
     revision: z.string().optional().describe("Its place in its stream."),
     tags: z.string().optional().describe("Separated by commas."),
+    shredded: z
+      .string()
+      .optional()
+      .describe("Whose personal data are gone with their key: `caller`, `actor` or both."),
     data: z.record(z.string(), z.unknown()),
   })
   .meta({ id: "LogEvent", description: "An event of the event log, as CloudEvents 1.0." });
@@ -121,6 +125,25 @@ const loggedSchema = z
 
 export type LoggedEvent = DataOf<typeof loggedSchema>;
 
+const shredRequest = z
+  .strictObject({
+    subject: z
+      .string("expected one value")
+      .min(1)
+      .max(256)
+      .describe("`user:ID` or `key:ID` of a caller, or the `audit.user_id` of clients' events."),
+  })
+  .meta({ id: "ShredRequest" });
+
+const shreddedSchema = z
+  .object({
+    object: z.literal("shredded_subject"),
+    id: z.string().describe("Of the key that was removed, as the events name it."),
+  })
+  .meta({ id: "ShreddedSubject" });
+
+export type ShreddedSubject = DataOf<typeof shreddedSchema>;
+
 const keysSchema = z
   .object({
     object: z.literal("event_log_keys"),
@@ -187,6 +210,16 @@ export const eventLogOperations = {
     permission: "cluster:admin",
     summary: "Has later checkpoints signed by a new key, and the next one by both.",
     replies: { 200: json(keysSchema) },
+  },
+  shred: {
+    operationId: "events.shred",
+    method: "POST",
+    path: `${LOG_PATH}/shred`,
+    permission: "cluster:admin",
+    summary:
+      "Removes the key of a subject: its personal data in events cannot be read any more, and every proof still holds.",
+    body: shredRequest,
+    replies: { 200: json(shreddedSchema) },
   },
   checkpoint: {
     ...read,
