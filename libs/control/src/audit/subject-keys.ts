@@ -68,11 +68,7 @@ export function sealsOf(
   };
 }
 
-function keyOf(
-  state: SubjectState,
-  subject: string,
-  given: readonly NewSubject[],
-): SubjectKey {
+function keyOf(state: SubjectState, subject: string, given: readonly NewSubject[]): SubjectKey {
   const { subjects, subjectKeys } = state;
   const known = subjects.get(subject);
   if (known !== undefined) return { id: known, key: subjectKeys.get(known) };
@@ -86,10 +82,7 @@ function keyOf(
 }
 
 /** Removes the key of a subject: what it encrypts cannot be read any more. */
-export function shredSubject(
-  state: SubjectState,
-  { subject, id }: ShredCommand,
-): ControlReply {
+export function shredSubject(state: SubjectState, { subject, id }: ShredCommand): ControlReply {
   const known = subject === SHARED ? undefined : state.subjects.get(subject);
   if (known === undefined || known !== id) {
     return refuse("not_found", "no personal data are kept of this subject", "subject");
