@@ -34,13 +34,13 @@ type ClusterModules = Parameters<typeof masterModule>[3];
  * - Exit code 1 after a failed start, with the reason in one line on standard error.
  * - Exit code 8 after its removal from the group: it must not restart on its data.
  *
- * Tests script the cluster's modules; `newestVersion` is the highest supported cluster version,
- * which upgrade tests lower.
+ * Tests script the cluster's modules, lower the highest supported cluster version, and have fewer
+ * events in a file.
  */
 export async function runMaster(
   args: readonly string[],
   cluster?: ClusterModules,
-  newestVersion?: number,
+  forTests: Pick<RaftMemberOptions, "newestVersion" | "eventSegment"> = {},
 ): Promise<void> {
   if (args.includes("--help")) {
     process.stdout.write(masterUsage());
@@ -54,7 +54,7 @@ export async function runMaster(
     const goOn = (error: AppError) => goOnWithoutMemory(error, config, logger);
     const removed = Promise.withResolvers<AppError>();
     const full = Promise.withResolvers<AppError>();
-    const group = { onRemoved: removed.resolve, onFull: full.resolve, newestVersion };
+    const group = { onRemoved: removed.resolve, onFull: full.resolve, ...forTests };
     const running = await openMaster(config, cluster, logger, group).catch((error) =>
       isFull(error) ? goOn(error) : Promise.reject(error),
     );
@@ -70,7 +70,8 @@ export async function runMaster(
   }
 }
 
-interface GroupEvents extends Pick<RaftMemberOptions, "onRemoved" | "newestVersion"> {
+interface GroupEvents
+  extends Pick<RaftMemberOptions, "onRemoved" | "newestVersion" | "eventSegment"> {
   /** Called when the state outgrows the memory of a running master. */
   readonly onFull: (error: AppError) => void;
 }

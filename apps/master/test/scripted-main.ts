@@ -16,6 +16,8 @@ process.on("SIGUSR2", () => {
 
 /** In upgrade tests this build runs as one that supports only older cluster versions. */
 const newest = process.env["HEDDLE_TEST_NEWEST_VERSION"];
+/** Events in a file. */
+const segment = process.env["HEDDLE_TEST_EVENT_SEGMENT"];
 
 class ScriptedCluster {}
 
@@ -35,8 +37,7 @@ function scriptedCluster(): DynamicModule {
 }
 
 /** The master's whole process, with a scripted dispatch instead of attached workers. */
-await runMaster(
-  process.argv.slice(2),
-  [scriptedCluster(), OrchestrationModule, TasksModule],
-  newest ? Number(newest) : undefined,
-);
+await runMaster(process.argv.slice(2), [scriptedCluster(), OrchestrationModule, TasksModule], {
+  newestVersion: newest ? Number(newest) : undefined,
+  eventSegment: segment ? Number(segment) : undefined,
+});

@@ -29,6 +29,7 @@ export const EVENT_TYPES = {
   ACCESS_GRANT: "A role was given.",
   ACCESS_REVOKE: "A role was taken away.",
   ACCESS_POLICY_CHANGE: "The access policy was changed.",
+  EVENTS_REMOVED: "The oldest events were removed, as `event_days` or `event_mib` says.",
   SUBJECT_SHRED: "The key of a subject was removed: its personal data cannot be read any more.",
   CLUSTER_UPGRADE: "The cluster version was raised.",
   EVENTS_DROPPED: "Calls were not recorded, as the queue of a master was full.",

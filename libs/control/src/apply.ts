@@ -5,6 +5,7 @@ import {
   HARDENED,
   LIMITS_SUBJECTS,
   RECORDS_EVENTS,
+  REMOVES_EVENTS,
   SALTS_CACHES,
   STORES_DOCUMENTS,
   versionOf,
@@ -35,6 +36,8 @@ const SETTINGS_SINCE: Readonly<Record<SettingName, number>> = {
   response_days: STORES_DOCUMENTS,
   file_mib: STORES_DOCUMENTS,
   shared_prefix_cache: SALTS_CACHES,
+  event_days: REMOVES_EVENTS,
+  event_mib: REMOVES_EVENTS,
 };
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;

@@ -35,6 +35,8 @@ export const SALTS_CACHES = 9;
 export const KEEPS_SECRETS = 10;
 /** Personal data in events are encrypted under a key of their subject. */
 export const SEALS_SUBJECTS = 10;
+/** The oldest events are removed, as settings say. */
+export const REMOVES_EVENTS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

@@ -173,6 +173,7 @@ export class ReplicatedControl {
   /** Begins another log of events: those so far belong to an earlier incarnation of the cluster. */
   beginEvents(): void {
     this.state.cluster.delete("events");
+    this.state.cluster.delete("firstEvent");
     this.state.cluster.delete("checkpoint");
   }
 

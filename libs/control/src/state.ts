@@ -59,13 +59,20 @@ export interface ControlState extends JobsState {
    * - `version`: the cluster version, a number; absent in a state that was never raised.
    * - `secretsKey`: the id of the key that encrypts the log; absent while the log is plain text.
    * - `events`: how many events followed from the log of this cluster; absent before the first.
+   * - `firstEvent`: the first event that is kept; absent while all are.
    * - `checkpoint`: the newest signed checkpoint of the event log.
    * - `batch:MASTER`: the last command of a master's process that recorded calls.
    */
   readonly cluster: Map<ClusterValue, number | string>;
 }
 
-type ClusterValue = "version" | "secretsKey" | "events" | "checkpoint" | `batch:${string}`;
+type ClusterValue =
+  | "version"
+  | "secretsKey"
+  | "events"
+  | "firstEvent"
+  | "checkpoint"
+  | `batch:${string}`;
 
 export interface RemovedModel {
   readonly atMs: number;

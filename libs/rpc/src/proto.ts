@@ -33,6 +33,10 @@ import type {
   EventBytes__Output,
 } from "@heddle/contracts/generated/heddle/v1/EventBytes";
 import type {
+  EventHashes,
+  EventHashes__Output,
+} from "@heddle/contracts/generated/heddle/v1/EventHashes";
+import type {
   EventRange,
   EventRange__Output,
 } from "@heddle/contracts/generated/heddle/v1/EventRange";
@@ -260,6 +264,12 @@ export const readEventsMethod = method<
   EventBytes,
   EventBytes__Output
 >(eventEntriesService, "Read");
+export const readEventHashesMethod = method<
+  EventRange,
+  EventRange__Output,
+  EventHashes,
+  EventHashes__Output
+>(eventEntriesService, "ReadHashes");
 export const joinMethod = method<
   JoinRequest,
   JoinRequest__Output,

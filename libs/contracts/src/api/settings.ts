@@ -113,6 +113,24 @@ export const CLUSTER_SETTINGS = {
     unit: "days",
     description: "How long a response is stored after its last change.",
   },
+  event_days: {
+    type: "integer",
+    minimum: 0,
+    maximum: 36_500,
+    default: 0,
+    unit: "days",
+    description:
+      "How long the event log keeps events, at least: 65,536 go at a time. 0 keeps all of them.",
+  },
+  event_mib: {
+    type: "integer",
+    minimum: 0,
+    maximum: 1_073_741_824,
+    default: 0,
+    unit: "MiB",
+    description:
+      "Events that each master keeps, in whole files of 65,536; hashes of removed ones stay. 0 keeps all.",
+  },
   shared_prefix_cache: {
     type: "integer",
     minimum: 0,

@@ -1270,6 +1270,10 @@ export const DESCRIPTORS = `{
         "Read": {
          "requestType": "EventRange",
          "responseType": "EventBytes"
+        },
+        "ReadHashes": {
+         "requestType": "EventRange",
+         "responseType": "EventHashes"
         }
        }
       },
@@ -1293,6 +1297,14 @@ export const DESCRIPTORS = `{
        "fields": {
         "entries": {
          "rule": "repeated",
+         "type": "bytes",
+         "id": 1
+        }
+       }
+      },
+      "EventHashes": {
+       "fields": {
+        "hashes": {
          "type": "bytes",
          "id": 1
         }

@@ -1,8 +1,8 @@
 import { unknownRefusal } from "../apply.ts";
-import { SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
+import { REMOVES_EVENTS, SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
-import type { AuditCommand, ClientEvent } from "./records.ts";
+import type { AuditCommand, ClientEvent, RemoveEventsCommand } from "./records.ts";
 import { shredSubject } from "./subject-keys.ts";
 
 /** Records of one command. */
@@ -19,6 +19,7 @@ const TYPES: ReadonlySet<string> = new Set([
   "events.log",
   "events.checkpoint",
   "events.shred",
+  "events.remove",
 ]);
 
 type EventState = Pick<
@@ -40,6 +41,11 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
       ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
       : shredSubject(state, command);
   }
+  if (command.type === "events.remove") {
+    return versionOf(state) < REMOVES_EVENTS
+      ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+      : removeEvents(cluster, command);
+  }
   const { size, note } = command;
   if (!Number.isSafeInteger(size) || note.length > MAX_NOTE_CHARS) {
     return refuse("invalid_value", "a checkpoint has a size and a note");
@@ -50,6 +56,26 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
   if (size < known) return refuse("conflict", `a checkpoint covers ${known} events already`);
   cluster.set("checkpoint", note);
   return ACCEPTED;
+}
+
+/** Only events that a checkpoint covers are removed. */
+function removeEvents(
+  cluster: ControlState["cluster"],
+  { first, end }: RemoveEventsCommand,
+): ControlReply {
+  const kept = firstEvent(cluster);
+  const signed = checkpointSize(cluster.get("checkpoint"));
+  if (first === kept && Number.isSafeInteger(end) && end > first && end <= signed) {
+    cluster.set("firstEvent", end);
+    return ACCEPTED;
+  }
+  const message = `events ${first} to ${end} cannot be removed: ${kept} is the first, and ${signed} are signed`;
+  return refuse("conflict", message);
+}
+
+/** The first event that the masters keep. */
+export function firstEvent(cluster: Pick<ControlState["cluster"], "get">): number {
+  return (cluster.get("firstEvent") as number | undefined) ?? 0;
 }
 
 /** Refuses a command that was applied before. */

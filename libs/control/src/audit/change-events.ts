@@ -174,6 +174,11 @@ const RULES: Rules = {
     project,
     data: { removed: true },
   }),
+  "events.remove": ({ first, end }) => ({
+    type: "EVENTS_REMOVED",
+    subject: "events",
+    data: { first, end, events: end - first },
+  }),
   "events.shred": ({ id }) => ({
     type: "SUBJECT_SHRED",
     subject: `subject-keys/${id}`,

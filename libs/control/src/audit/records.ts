@@ -47,7 +47,7 @@ export interface EventName {
 }
 
 /** Changes of the event log alone. */
-export type AuditCommand = RecordCommand | ShredCommand;
+export type AuditCommand = RecordCommand | ShredCommand | RemoveEventsCommand;
 
 type RecordCommand =
   /** Calls of one master, gathered. */
@@ -87,4 +87,12 @@ export interface ShredCommand {
   readonly atMs: number;
   readonly subject: string;
   readonly id: string;
+}
+
+/** Removes the events from the first one that is kept to before `end`. */
+export interface RemoveEventsCommand {
+  readonly type: "events.remove";
+  readonly atMs: number;
+  readonly first: number;
+  readonly end: number;
 }

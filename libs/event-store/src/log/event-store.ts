@@ -18,6 +18,7 @@ import {
 } from "../notes/signed-note.ts";
 import type { TlogProof } from "../notes/tlog-proof.ts";
 import { type AppendedRange, AppendQueue } from "./append-queue.ts";
+import { beginLogAt, type ReadLeaves } from "./begin-at.ts";
 import { CheckpointFile } from "./checkpoint-file.ts";
 import { type EntryPage, type FollowOptions, followLog } from "./follow-log.ts";
 import type { HashLevels } from "./hash-levels.ts";
@@ -29,7 +30,7 @@ import {
   sealSegment,
 } from "./log-recovery.ts";
 import { RecentEntries } from "./recent-entries.ts";
-import { MAX_ENTRY_BYTES } from "./segment.ts";
+import { MAX_ENTRY_BYTES, segmentPath } from "./segment.ts";
 import { checkSequence, PAGE_BYTES, SegmentReader } from "./segment-reader.ts";
 import type { TreeWriter } from "./tree-writer.ts";
 
@@ -44,6 +45,13 @@ export interface EventStoreOptions {
   readonly maxPendingBytes?: number;
   /** How much a segment's file grows at a time; 1 MiB by default. */
   readonly growBytes?: number;
+}
+
+/** Entries from the first one to before `end`, in one file. */
+export interface StoredSegment {
+  readonly first: number;
+  readonly end: number;
+  readonly bytes: number;
 }
 
 /** Of one durable write. */
@@ -103,13 +111,7 @@ export class EventStore {
    */
   static async open(options: EventStoreOptions): Promise<{ log: EventStore; tornBytes: number }> {
     const { files, directory, origin } = options;
-    checkOrigin(origin);
-    const width = options.segmentEntries ?? TILE_WIDTH ** 2;
-    if (width !== TILE_WIDTH && width !== TILE_WIDTH ** 2) {
-      throw new RangeError(`a segment has 256 or 65,536 entries, not ${width}`);
-    }
-    const growBytes = options.growBytes ?? 2 ** 20;
-    const place = { files, directory, shape: { origin, width }, growBytes };
+    const place = placeOf(options);
     const recovered = await recoverEvents(place);
     let checkpoints: CheckpointFile | undefined;
     try {
@@ -124,6 +126,18 @@ export class EventStore {
       await recovered.levels.close();
       throw error;
     }
+  }
+
+  /**
+   * Makes the directory, which no process has open, a log whose entries before `first` are removed
+   * already; their hashes come from a reader. See begin-at.ts.
+   */
+  static async beginAt(
+    options: EventStoreOptions,
+    first: number,
+    readLeaves: ReadLeaves,
+  ): Promise<void> {
+    await beginLogAt(placeOf(options), first, readLeaves);
   }
 
   /** The first entry that retention has kept. */
@@ -326,6 +340,18 @@ export class EventStore {
     });
   }
 
+  /** The full segments, the oldest first: they are what `prune` removes. */
+  async segments(): Promise<readonly StoredSegment[]> {
+    const { files, directory, shape } = this.#place;
+    const found: StoredSegment[] = [];
+    for (let first = this.#first; first < this.#active.first; first += shape.width) {
+      const file = await files.open(segmentPath(directory, first), "read");
+      const bytes = await file.size().finally(() => file.close());
+      found.push({ first, end: first + shape.width, bytes });
+    }
+    return found;
+  }
+
   async close(): Promise<void> {
     this.#failure ??= new AppError("unavailable", "the event log is closed");
     this.#ended.abort(this.#failure);
@@ -414,4 +440,13 @@ export class EventStore {
     this.#queue.fail(this.#failure);
     this.#ended.abort(this.#failure);
   }
+}
+
+function placeOf({ files, directory, origin, ...options }: EventStoreOptions): LogPlace {
+  checkOrigin(origin);
+  const { segmentEntries: width = TILE_WIDTH ** 2, growBytes = 2 ** 20 } = options;
+  if (width !== TILE_WIDTH && width !== TILE_WIDTH ** 2) {
+    throw new RangeError(`a segment has 256 or 65,536 entries, not ${width}`);
+  }
+  return { files, directory, shape: { origin, width }, growBytes };
 }

@@ -52,7 +52,7 @@ export interface RecoveredEvents {
 }
 
 /** Creates the segment that begins with that entry. */
-async function startSegment(
+export async function startSegment(
   { files, directory, shape, growBytes }: LogPlace,
   first: number,
   chain: RecordChain,

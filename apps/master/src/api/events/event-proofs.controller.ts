@@ -41,9 +41,10 @@ export class EventProofsController {
 
   @Serves(eventLogOperations.keys)
   keys(): EventLogKeys {
-    const { origin } = this.#log();
+    const { origin, store } = this.#log();
     const keys = eventKeys(this.#control, origin).map(({ verifierKey }) => verifierKey);
-    return { object: "event_log_keys", origin, keys };
+    const [first, size] = [String(store.first), String(store.size)];
+    return { object: "event_log_keys", origin, keys, first, size };
   }
 
   @Serves(eventLogOperations.rotateKey)
@@ -80,8 +81,9 @@ export class EventProofsController {
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    const { sequence } = await this.#entryOf(given, request);
-    await sendText(reply, formatTlogProof(await this.#log().store.prove(sequence)));
+    const { store } = this.#log();
+    const { sequence } = await this.#entryOf(given, request, "proof");
+    await sendText(reply, formatTlogProof(await store.prove(sequence)));
   }
 
   @Serves(eventLogOperations.entry)
@@ -90,7 +92,7 @@ export class EventProofsController {
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    const { bytes } = await this.#entryOf(given, request);
+    const { bytes = Buffer.alloc(0) } = await this.#entryOf(given, request);
     await reply.header("content-type", "application/octet-stream").send(Buffer.from(bytes));
   }
 
@@ -143,11 +145,18 @@ export class EventProofsController {
   }
 
   /** An event that the caller may see; others are as if they did not exist. */
-  async #entryOf(given: string, request: CallerRequest) {
+  async #entryOf(given: string, request: CallerRequest, wanted: "entry" | "proof" = "entry") {
     const { store } = this.#log();
     const unknown = new AppError("not_found", `No event has the sequence ${given.slice(0, 20)}.`);
     const sequence = /^\d{1,15}$/.test(given) ? Number(given) : -1;
-    if (sequence < store.first || sequence >= store.size) throw unknown;
+    if (sequence < 0 || sequence >= store.size) throw unknown;
+    if (sequence < store.first) {
+      // Of which project it was is not known any more.
+      if (!requestCaller(request).grants.may("events:read", "")) throw unknown;
+      if (wanted === "proof") return { sequence, bytes: undefined };
+      const message = `Event ${sequence} was removed, as the settings event_days and event_mib say: the first that is kept is ${store.first}.`;
+      throw new AppError("gone", message);
+    }
     const [bytes] = (await store.read(sequence, 1)).entries;
     if (!bytes) throw unknown;
     const event = JSON.parse(Buffer.from(bytes).toString()) as LogEvent;

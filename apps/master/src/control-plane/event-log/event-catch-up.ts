@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
-import { readEventsMethod } from "@heddle/rpc/proto";
+import { readEventHashesMethod, readEventsMethod } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../control-plane.ts";
 import type { MasterPeers } from "../master-peers.ts";
 import type { EventLogWriter } from "./event-log-writer.ts";
@@ -10,6 +10,8 @@ const LOOK_MS = 500;
 const DEADLINE_MS = 10_000;
 /** Events of one answer; their bytes are bounded too. */
 export const MAX_READ = 1_024;
+/** Hashes of one answer: 1 MiB. */
+export const MAX_HASHES = 32_768;
 
 interface CatchUpParts {
   readonly control: Pick<ControlPlane, "group">;
@@ -73,6 +75,7 @@ export class EventCatchUp {
   /** Whether the master had some of what is missing. */
   async #fetch(address: string): Promise<boolean> {
     const { events, peers } = this.#parts;
+    if (events.next < events.firstKept) await this.#beginAtKept(address);
     const { next: first, origin, missing } = events;
     const range = { origin, first, limit: Math.min(missing, MAX_READ) };
     const times = { deadlineMs: DEADLINE_MS };
@@ -80,6 +83,18 @@ export class EventCatchUp {
     await events.addFetched(first, entries);
     this.fetched += entries.length;
     return entries.length > 0;
+  }
+
+  /** Takes the hashes of the events that no master keeps any more. */
+  #beginAtKept(address: string): Promise<void> {
+    const { events, peers } = this.#parts;
+    const { origin } = events;
+    const peer = peers.get(address);
+    return events.beginAtKept(async (first) => {
+      const range = { origin, first, limit: MAX_HASHES };
+      const times = { deadlineMs: DEADLINE_MS };
+      return (await peer.unary(readEventHashesMethod, range, times)).hashes;
+    });
   }
 
   #note(why: string): void {

@@ -1,9 +1,10 @@
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
-import { checkpointSize } from "@heddle/control/audit/audit-changes";
+import { checkpointSize, firstEvent } from "@heddle/control/audit/audit-changes";
 import { cloudEvent, type SealMembers } from "@heddle/control/audit/cloud-event";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
-import { EventStore } from "@heddle/event-store/log/event-store";
+import type { ReadLeaves } from "@heddle/event-store/log/begin-at";
+import { EventStore, type EventStoreOptions } from "@heddle/event-store/log/event-store";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { sealMembers } from "./sealed-members.ts";
@@ -24,10 +25,15 @@ type Counted = Pick<ReplicatedControl, "derived" | "eventCount" | "logTimeMs" | 
  */
 export class EventLogWriter {
   readonly origin: string;
-  readonly store: EventStore;
+  readonly #place: EventStoreOptions;
   readonly #onFatal: (error: AppError) => void;
+  #store: EventStore;
+  /** While another log takes its place. */
+  #replacing: Promise<void> | undefined;
   /** The place of the next event to write. */
   #next: number;
+  /** The first event that the masters keep. */
+  #firstKept = 0;
   #count = 0;
   #pendingBytes = 0;
   /** Not given to the event log yet. */
@@ -39,23 +45,42 @@ export class EventLogWriter {
   #note: unknown;
   readonly #closing = new AbortController();
 
-  private constructor(origin: string, store: EventStore, onFatal: (error: AppError) => void) {
-    this.origin = origin;
-    this.store = store;
+  private constructor(
+    place: EventStoreOptions,
+    store: EventStore,
+    onFatal: (error: AppError) => void,
+  ) {
+    this.origin = place.origin;
+    this.#place = place;
+    this.#store = store;
     this.#next = store.size;
     this.#onFatal = onFatal;
   }
 
-  /** Opens the log of a cluster, one directory for each: a restored cluster begins another log. */
+  /**
+   * Opens the log of a cluster, one directory for each: a restored cluster begins another log. Tests
+   * have fewer events in a file.
+   */
   static async open(
     directory: string,
     cluster: string,
     onFatal: (error: AppError) => void,
+    segmentEntries?: number,
   ): Promise<EventLogWriter> {
     const origin = originOf(cluster);
-    const place = { files: nodeStorageFiles, directory: `${directory}/${cluster}`, origin };
+    const named = { files: nodeStorageFiles, directory: `${directory}/${cluster}`, origin };
+    const place = { ...named, ...(segmentEntries !== undefined && { segmentEntries }) };
     const { log } = await EventStore.open(place);
-    return new EventLogWriter(origin, log, onFatal);
+    return new EventLogWriter(place, log, onFatal);
+  }
+
+  get store(): EventStore {
+    return this.#store;
+  }
+
+  /** The first event that the masters keep; this one may still have earlier ones. */
+  get firstKept(): number {
+    return this.#firstKept;
   }
 
   /** How many events the state of this master counts. */
@@ -77,6 +102,7 @@ export class EventLogWriter {
   take(control: Counted): void {
     const { derived, index, logTimeMs: recordedMs } = control;
     this.#count = control.eventCount;
+    this.#firstKept = firstEvent(control.state.cluster);
     this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
     if (derived.length === 0) return;
     const first = this.#count - derived.length;
@@ -96,7 +122,34 @@ export class EventLogWriter {
   /** A snapshot replaced the state. */
   restored(control: Counted): void {
     this.#count = control.eventCount;
+    this.#firstKept = firstEvent(control.state.cluster);
     this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
+  }
+
+  /**
+   * Begins the log again at the first event that the masters keep, by the hashes of those before:
+   * what it lacks is nowhere any more.
+   */
+  async beginAtKept(readLeaves: ReadLeaves): Promise<void> {
+    const first = this.#firstKept;
+    if (this.#next >= first) return;
+    const begin = async () => {
+      await this.flushed();
+      await this.#store.close();
+      await EventStore.beginAt(this.#place, first, readLeaves);
+    };
+    const begun = begin();
+    // A log that was not begun is opened as it is.
+    const replaced = begun
+      .catch(() => undefined)
+      .then(async () => {
+        this.#store = (await EventStore.open(this.#place)).log;
+        this.#next = this.#store.size;
+      });
+    this.#replacing = replaced.catch((error: unknown) => this.#fail(error));
+    await this.#replacing;
+    this.#replacing = undefined;
+    await begun;
   }
 
   /** Adds events that another master has; they begin at the first that is missing. */
@@ -163,12 +216,20 @@ export class EventLogWriter {
     if (note === this.#note || typeof note !== "string") return;
     this.#note = note;
     const size = checkpointSize(note);
-    const keep = async () => {
+    const keep = async (): Promise<void> => {
+      const store = this.#store;
       // A later one covers this one too.
       if (this.#note !== note) return;
       const { signal } = this.#closing;
-      if (this.store.size < size) await this.store.grownBeyond(size - 1, signal);
-      await this.store.keep(parseNote(Buffer.from(note)));
+      try {
+        if (store.size < size) await store.grownBeyond(size - 1, signal);
+        await store.keep(parseNote(Buffer.from(note)));
+        if (store.first < this.#firstKept) await store.prune(this.#firstKept);
+      } catch (error) {
+        await this.#replacing;
+        if (store === this.#store) throw error;
+        return keep();
+      }
     };
     this.#checkpoints.run(keep).catch((error: unknown) => this.#fail(error));
   }

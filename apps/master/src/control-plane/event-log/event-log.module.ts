@@ -17,6 +17,7 @@ import { MasterPeers } from "../master-peers.ts";
 import { CheckpointSigner } from "./checkpoint-signer.ts";
 import { EventCatchUp } from "./event-catch-up.ts";
 import { EventEntriesController } from "./event-entries.controller.ts";
+import { EventRemoval } from "./event-removal.ts";
 import { WebhookDelivery } from "./webhook-delivery.ts";
 import { WebhookHosts } from "./webhook-post.ts";
 
@@ -46,6 +47,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   readonly #catchUp: EventCatchUp | undefined;
   readonly #signer: CheckpointSigner | undefined;
   readonly #webhooks: WebhookDelivery | undefined;
+  readonly #removal: EventRemoval | undefined;
   readonly #peers: MasterPeers;
 
   constructor(
@@ -62,8 +64,10 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     const catchUp = new EventCatchUp({ control, events, peers: this.#peers, log });
     this.#catchUp = catchUp;
     this.#signer = new CheckpointSigner(control, events, log);
+    this.#removal = new EventRemoval({ control, events, log });
     const figures = [
       ["_total", "counter", "Events of the event log.", () => events.store.size],
+      ["_removed_total", "counter", "Events that are not kept.", () => events.store.first],
       ["_missing", "gauge", "Events that this master lacks.", () => events.missing],
       ["_fetched_total", "counter", "Events fetched from others.", () => catchUp.fetched],
       ["_webhooks_sent_total", "counter", "Events taken by webhooks.", () => webhooks.counts.sent],
@@ -80,12 +84,14 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     this.#catchUp?.check();
     void this.#catchUp?.run();
     void this.#signer?.run();
+    void this.#removal?.run();
     void this.#webhooks?.run();
   }
 
   onApplicationShutdown(): void {
     this.#catchUp?.close();
     this.#signer?.close();
+    this.#removal?.close();
     this.#webhooks?.close();
     this.#peers.close();
   }

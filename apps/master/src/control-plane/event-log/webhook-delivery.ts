@@ -110,7 +110,12 @@ export class WebhookDelivery {
     const { store } = this.#parts.events;
     const waiting = [...progress.waiting];
     const failed = [...progress.failed];
-    let next = Math.max(progress.next, store.first);
+    const { first } = store;
+    let next = Math.max(progress.next, first);
+    if (progress.next < first) {
+      const message = `events ${progress.next} to ${first - 1} were removed before they were sent`;
+      failed.push({ sequence: progress.next, attempts: 0, message });
+    }
     const end = Math.min(store.size, next + MAX_LOOKED_AT);
     for (let sent = 0; next < end && sent < MAX_SENT; next++) {
       if (waiting.length >= MAX_WAITING_DELIVERIES) break;
@@ -149,13 +154,14 @@ export class WebhookDelivery {
   /** Why it was not taken; undefined if it was. */
   async #send(id: string, webhook: WebhookRecord, sequence: number, known?: string) {
     const { pepper, hosts, events } = this.#parts;
-    const body = known ?? (await this.#textOf(sequence));
     const atMs = Date.now();
     const numbers = [webhook.secret];
     if ((webhook.overlapUntilMs ?? 0) > atMs) numbers.push(webhook.secret - 1);
     const secrets = numbers.map((number) => webhookSecret(pepper, id, number));
-    const message = { id: `${events.origin}/${sequence}`, atMs, body, secrets };
     try {
+      // One that was removed meanwhile is given up like others.
+      const body = known ?? (await this.#textOf(sequence));
+      const message = { id: `${events.origin}/${sequence}`, atMs, body, secrets };
       await postWebhook(new URL(webhook.url), message, hosts);
       this.counts.sent++;
       return undefined;

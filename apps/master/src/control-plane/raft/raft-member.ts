@@ -28,6 +28,8 @@ export interface RaftMemberOptions extends Pick<RaftControlPlaneOptions, Given> 
   readonly keys: SecretKeys;
   /** The shipped models' weights; undefined leaves the models as they are. */
   readonly seed: CatalogSeed | undefined;
+  /** Events in a file of the event log; tests have fewer. */
+  readonly eventSegment?: number | undefined;
 }
 
 /** How long calls of other nodes may continue after the replica has stopped. */
@@ -90,7 +92,7 @@ export class RaftMember implements OnApplicationShutdown {
     const { credentials, authority } = this.#own;
     const directory = join(config.dataDirectory, "events");
     const control = await RaftControlPlane.open(this.#groupOptions(), undefined, (cluster) =>
-      EventLogWriter.open(directory, cluster, this.#options.onFatal),
+      EventLogWriter.open(directory, cluster, this.#options.onFatal, this.#options.eventSegment),
     );
     this.#control = control;
     const { bootstrapKeyFile, enrollKeyFile } = config;
@@ -109,7 +111,7 @@ export class RaftMember implements OnApplicationShutdown {
   }
 
   #groupOptions(): RaftControlPlaneOptions {
-    const { config, keys, seed: _, ...given } = this.#options;
+    const { config, keys, seed: _, eventSegment: __, ...given } = this.#options;
     const { masterId: name, peers, walSegmentBytes, snapshotEntries, raftPort } = config;
     const { server, service } = this;
     return {

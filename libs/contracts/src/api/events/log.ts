@@ -149,6 +149,8 @@ const keysSchema = z
     object: z.literal("event_log_keys"),
     origin: z.string().describe("The name of the log, which its checkpoints begin with."),
     keys: z.array(z.string()).describe("As NAME+ID+BASE64, the oldest first."),
+    first: z.string().describe("The `sequence` of the first event that is kept."),
+    size: z.string().describe("The number of events, with those that were removed."),
   })
   .meta({ id: "EventLogKeys", description: "What verifies the checkpoints of the event log." });
 

@@ -1,0 +1,81 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { toAppError } from "@heddle/base/errors";
+import type { LogEvent } from "@heddle/contracts/api/events/log";
+import { settingValue } from "@heddle/contracts/api/settings";
+import { checkpointSize, firstEvent } from "@heddle/control/audit/audit-changes";
+import { REMOVES_EVENTS, versionOf } from "@heddle/control/cluster-version";
+import type { Logger } from "@heddle/observability/logger";
+import type { ControlPlane } from "../control-plane.ts";
+import { propose } from "../propose.ts";
+import type { EventLogWriter } from "./event-log-writer.ts";
+
+const LOOK_MS = 10_000;
+const DAY_MS = 86_400_000;
+const MIB = 2 ** 20;
+
+interface RemovalParts {
+  readonly control: ControlPlane;
+  readonly events: EventLogWriter;
+  readonly log: Logger;
+  readonly lookMs?: number | undefined;
+}
+
+/**
+ * Has all masters remove the oldest events, as the settings `event_days` and `event_mib` say, while
+ * this master leads. What goes is an entry of the log and an event, so each master removes the same.
+ */
+export class EventRemoval {
+  readonly #parts: RemovalParts;
+  readonly #stop = new AbortController();
+
+  constructor(parts: RemovalParts) {
+    this.#parts = parts;
+  }
+
+  async run(): Promise<void> {
+    const { control, log, lookMs = LOOK_MS } = this.#parts;
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await delay(lookMs, undefined, { ref: false, signal }).catch(() => undefined);
+      if (signal.aborted || !control.group?.status().isActiveLeader) continue;
+      await this.look().catch((error: unknown) => {
+        log.warn({ err: toAppError(error) }, "the oldest events could not be removed yet");
+      });
+    }
+  }
+
+  close(): void {
+    this.#stop.abort();
+  }
+
+  /** Removes what is to go now. */
+  async look(): Promise<void> {
+    const { control, events } = this.#parts;
+    const { settings, cluster } = control.state;
+    if (versionOf(control.state) < REMOVES_EVENTS || events.missing > 0) return;
+    const [days, mib] = [settingValue(settings, "event_days"), settingValue(settings, "event_mib")];
+    if (days === 0 && mib === 0) return;
+    const first = firstEvent(cluster);
+    const signed = checkpointSize(cluster.get("checkpoint"));
+    const segments = await events.store.segments();
+    const kept = segments.filter((segment) => segment.first >= first && segment.end <= signed);
+    let bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
+    let end = first;
+    const atMs = Date.now();
+    for (const segment of kept) {
+      const isOver = mib > 0 && bytes > mib * MIB;
+      const isOld = () => this.#lastMs(segment.end).then((ms) => ms < atMs - days * DAY_MS);
+      if (!isOver && !(days > 0 && (await isOld()))) break;
+      bytes -= segment.bytes;
+      end = segment.end;
+    }
+    if (end > first) await propose(control, { type: "events.remove", atMs, first, end });
+  }
+
+  /** When the last event before that place was recorded. */
+  async #lastMs(end: number): Promise<number> {
+    const [bytes] = (await this.#parts.events.store.read(end - 1, 1)).entries;
+    const { recordedtime } = JSON.parse(Buffer.from(bytes ?? []).toString()) as LogEvent;
+    return Date.parse(recordedtime);
+  }
+}
