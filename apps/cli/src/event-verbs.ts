@@ -49,7 +49,7 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .command("shred")
     .description("remove a subject's key: its personal data cannot be read any more")
     .argument("<subject>", "user:ID or key:ID of a caller, or whom logged events are about")
-    .action(lazy(async () => (await import("./commands/events-log.ts")).shredSubject));
+    .action(lazy(async () => (await import("./commands/events-log.ts")).shredEvents));
   events
     .command("export")
     .description("write events with their proofs, for `heddle events verify`")

@@ -123,7 +123,7 @@ export async function printKeys(command: Command): Promise<number> {
 }
 
 /** `heddle events shred <subject>`. */
-export async function shredSubject(command: Command): Promise<number> {
+export async function shredEvents(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const [subject = ""] = command.args;
   const shredded = await heddle.events.shred(subject);

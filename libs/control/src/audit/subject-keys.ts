@@ -4,7 +4,7 @@ import type { ControlState } from "../state.ts";
 import type { AuditContext, ClientEvent, ShredCommand } from "./records.ts";
 
 /** Subjects with a key of their own; those beyond share one, which is never removed. */
-export const MAX_SUBJECTS = 50_000;
+const MAX_SUBJECTS = 50_000;
 const SHARED = "";
 /** Of a subject whose key was removed while its event was made: nothing personal is kept. */
 const WITHHELD: SubjectKey = { id: "none", key: undefined };
