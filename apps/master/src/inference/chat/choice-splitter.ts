@@ -32,11 +32,14 @@ export class ChoiceSplitter {
     return { ...split, content: split.content + (this.#tools?.finish().text ?? "") };
   }
 
-  /** Why the choice ended, given why its text did; OpenAI ends the call of a named function with `stop`. */
+  /**
+   * Why the choice ended, given why its text did. OpenAI ends the call of a named function with `stop`,
+   * and a call that a stop string cuts is none to run.
+   */
   reasonOf(reason: FinishReason): FinishReason {
     const hasEnded = reason === "stop" || reason === "tool_calls";
-    if (!hasEnded || (this.#tools?.calls ?? 0) === 0) return reason;
-    return this.#isNamed ? "stop" : "tool_calls";
+    if (!hasEnded || !this.#tools || this.#tools.calls === 0) return reason;
+    return this.#isNamed || !this.#tools.isWhole ? "stop" : "tool_calls";
   }
 
   #split(split: SplitDelta): SplitChoice {

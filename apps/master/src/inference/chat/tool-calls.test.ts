@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
+import { ChoiceSplitter } from "./choice-splitter.ts";
 import { type ToolCallDelta, ToolCallSplitter } from "./tool-calls.ts";
 
 function callText(name: string, args: unknown): string {
@@ -49,4 +50,18 @@ it("tool calls: text and calls come out whole, wherever the pieces are cut", () 
 
 it("tool calls: the beginning of a mark that is none is text", () => {
   expect(split("1 < 2 <tool_", [3, 8]).content).toBe("1 < 2 <tool_");
+});
+
+it("tool calls: an answer whose last call is cut by a stop string ends with stop", () => {
+  const reasonAfter = (text: string) => {
+    const splitter = new ChoiceSplitter(undefined, "any");
+    splitter.push({ type: "delta", id: 1, choice: 0, text, tokens: 1 });
+    splitter.finish();
+    return splitter.reasonOf("stop");
+  };
+  const text = callText("get", { a: 1 });
+  expect(reasonAfter(text)).toBe("tool_calls");
+  expect(reasonAfter(text.slice(0, -"\n</tool_call>".length))).toBe("tool_calls");
+  expect(reasonAfter(text.slice(0, text.indexOf("1")))).toBe("stop");
+  expect(reasonAfter(`${text}\n${text.slice(0, text.indexOf("1"))}`)).toBe("stop");
 });

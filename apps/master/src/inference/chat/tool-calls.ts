@@ -36,6 +36,11 @@ export class ToolCallSplitter {
     return this.#calls;
   }
 
+  /** Whether no call is cut. */
+  get isWhole(): boolean {
+    return this.#part === "text" || this.#part === "between";
+  }
+
   push(text: string): SplitText {
     this.#held += text;
     const out: SplitText = { text: "", calls: [] };
