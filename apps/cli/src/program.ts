@@ -106,6 +106,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--io-operations-per-sec <n>", "disk operations per second that each worker offers")
     .option("--network-gbps <gbps>", "network bandwidth that each worker offers")
     .option("--max-tasks <n>", "maximum number of tasks on each worker")
+    .option("--worker-memory <mib>", "memory of each worker for jobs and models, in MiB")
     .option("--upstreams <file>", "JSON file: servers for models, their keys, commands")
     .option("--artifacts-replica <place>", "DIR or s3://BUCKET/PREFIX for copies of job artifacts")
     .option("--device <device>", "device for models: cpu or a GPU index (default: cpu)")
@@ -173,6 +174,8 @@ function addReaders(program: Command, lazy: Lazy): void {
     )
     .option("--gpu-type <types>", "comma-separated accepted GPU types")
     .option("--gpu-memory-gb <gb>", "minimum GPU memory in GB")
+    .option("--placement <mode>", "auto, whole, or sharded: several workers divide the model")
+    .option("--max-stages <n>", "the most workers that divide the model")
     .option("--adapter-of <id>", "the source is a LoRA adapter over that model")
     .option("--adapter-scale <factor>", "strength of the adapter (default: 1)");
   scalingFlags(register).action(

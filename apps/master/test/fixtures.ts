@@ -3,6 +3,7 @@ import type { NodeDirectory, NodeView } from "../src/nodes/node-directory.ts";
 
 /** A directory of the nodes that a test sets; it pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {
+  readonly divisionFailures = new Map<string, string>();
   views: NodeView[] = [];
   readonly workersLost = 0;
   /** By node; the others report all the time. */

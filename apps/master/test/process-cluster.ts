@@ -36,6 +36,8 @@ export interface ClusterOptions {
   readonly workers?: number;
   readonly masterFlags?: readonly string[];
   readonly workerFlags?: readonly string[];
+  /** Without the built-in models. */
+  readonly isBare?: boolean;
 }
 
 /** A master with workers on the built-in tiny model: real processes, data in one new directory. */
@@ -65,7 +67,7 @@ export class ProcessCluster {
     const cluster = new ProcessCluster(data, options);
     await cluster.startMaster();
     for (let i = 0; i < (options.workers ?? 1); i++) await cluster.startWorker();
-    await cluster.replicasReady(options.workers ?? 1);
+    if (!options.isBare) await cluster.replicasReady(options.workers ?? 1);
     return cluster;
   }
 
@@ -78,8 +80,7 @@ export class ProcessCluster {
     const { child, ready } = await this.#spawn(MASTER, [
       "--data",
       join(this.data, "master"),
-      "--profile",
-      "tiny",
+      ...(this.#options.isBare ? [] : ["--profile", "tiny"]),
       "--bootstrap-key-file",
       join(this.data, "key"),
       ...this.#tokenFlags(),

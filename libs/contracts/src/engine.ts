@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
+import type { GpuSplit, ModelPlacement, ModelStage } from "./models/model-division.ts";
 
 /**
  * The interface of an inference engine. The same types are used on the whole path: master -> (gRPC,
@@ -279,20 +280,6 @@ export interface WeightsSpec {
   readonly license?: string | undefined;
 }
 
-/** How llama.cpp divides a model over GPUs: whole layers, rows of tensors, or not at all. */
-export const SPLIT_MODES = ["none", "layer", "row"] as const;
-
-type SplitMode = (typeof SPLIT_MODES)[number];
-
-/** How a model is divided over several GPUs. */
-export interface GpuSplit {
-  readonly mode: SplitMode;
-  /** The share of each; empty for shares by their free memory. */
-  readonly shares: readonly number[];
-  /** The one with the small tensors, by its place among them. */
-  readonly mainGpu: number;
-}
-
 /** What a model is computed on. */
 interface DeviceOptions {
   readonly threads?: number | undefined;
@@ -382,6 +369,10 @@ export interface LlamaDeployment {
   readonly options: EngineOptions;
   /** Over several GPUs; by layers if absent. */
   readonly split?: GpuSplit | undefined;
+  /** How its replicas are placed; `auto` if absent. */
+  readonly placement?: ModelPlacement | undefined;
+  /** Of one worker's part, where several divide the model; never of a registered deployment. */
+  readonly stage?: ModelStage | undefined;
 }
 
 /** An upstream; weights only of a command that reads them. */
@@ -413,6 +404,8 @@ export interface ReplicaStatus {
   readonly failureCode?: ErrorCode | undefined;
   /** Sequences of other masters' calls in the engine; absent if the worker does not count them. */
   readonly others?: number | undefined;
+  /** Of a model that workers divide: this one's part. */
+  readonly stage?: ModelStage | undefined;
 }
 
 export interface EngineLoad {

@@ -23,6 +23,8 @@ export interface MachineOptions {
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
+  /** Of jobs and models. */
+  readonly memoryBytes?: number | undefined;
 }
 
 /** A node's resources for Pods of tasks. */
@@ -97,9 +99,16 @@ export class Machine {
       ioOperationsPerSec: this.#options.ioOperationsPerSec ?? 0,
       networkMbps: this.#options.networkMbps ?? 0,
       hostId: hostId(),
-      limits: this.#limits(),
+      limits: [...this.#offer(), ...this.#limits()],
       diskId: String(statSync(this.#dataDirectory, { throwIfNoEntry: false })?.dev ?? ""),
     };
+  }
+
+  /** A limit of this node alone. */
+  #offer(): ResourceLimit[] {
+    const { memoryBytes } = this.#options;
+    const id = `offer:${this.#dataDirectory}`;
+    return memoryBytes === undefined ? [] : [{ id, memoryBytes, isOffer: true }];
   }
 
   /** The machine's part of a heartbeat. */

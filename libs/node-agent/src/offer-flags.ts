@@ -15,6 +15,7 @@ export const OFFER_FLAGS = {
   "local-ssd-gb": ["GB", "local SSD for jobs, in GB"],
   "io-operations-per-sec": ["N", "disk operations per second for jobs"],
   "network-gbps": ["GBPS", "network bandwidth for jobs, in Gbit/s"],
+  "memory-mib": ["MIB", "memory for jobs and models, in MiB (default: a share of the machine's)"],
   "max-tasks": ["N", "maximum number of tasks (default: a share of 64 per CPU, at most 256)"],
   checkpoints: ["DIR", "checkpoint directory (default: with the tasks)"],
   "task-log-mib": ["MIB", "maximum log size per stream of a task, in MiB"],
@@ -54,6 +55,8 @@ export interface WorkerOffer {
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
+  /** Memory for jobs and models. */
+  readonly memoryBytes?: number | undefined;
   /** Tasks at a time. */
   readonly maxTasks?: number | undefined;
   /** The directory of checkpoints; absent: with the tasks. */
@@ -87,6 +90,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
   const networkGbps = number("network-gbps", 100_000);
   const logMib = number("task-log-mib", 1_048_576);
   const artifactsMib = number("artifacts-mib", 1_073_741_824);
+  const memoryMib = number("memory-mib", 1_073_741_824);
   const artifactsHours = number("artifacts-hours", 876_000);
   return {
     ...(simulate !== undefined && { simulatedGpus: simulatedGpus(simulate) }),
@@ -97,6 +101,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     localSsdBytes: localSsdGb && localSsdGb * 1e9,
     ioOperationsPerSec: number("io-operations-per-sec", 1_000_000_000),
     networkMbps: networkGbps && networkGbps * 1_000,
+    memoryBytes: memoryMib && memoryMib * 2 ** 20,
     maxTasks: number("max-tasks", MAX_TASKS),
     checkpointDirectory: flags["checkpoints"],
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/),

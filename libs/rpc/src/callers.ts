@@ -29,6 +29,9 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.WorkerModels/Load": ["master"],
   "/heddle.v1.WorkerModels/Unload": ["master"],
   "/heddle.v1.WorkerModels/Pull": ["master"],
+  "/heddle.v1.WorkerModels/PlanStages": ["master"],
+  // The service checks that the worker drives the stage.
+  "/heddle.v1.WorkerStages/Join": ["worker"],
   "/heddle.v1.WorkerInference/Session": ["master"],
   "/heddle.v1.WorkerTasks/Session": ["master"],
   "/heddle.v1.TaskLogs/Ship": ["worker"],

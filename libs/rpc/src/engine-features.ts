@@ -1,7 +1,7 @@
 import type { EngineRequest } from "@heddle/contracts/engine";
 
 /** What workers say that their engines know: an older worker would ignore it in a request. */
-export const ENGINE_FEATURES = ["adapters"] as const;
+export const ENGINE_FEATURES = ["adapters", "stages"] as const;
 
 type EngineFeature = (typeof ENGINE_FEATURES)[number];
 

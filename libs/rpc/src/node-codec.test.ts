@@ -3,10 +3,10 @@ import {
   DETERMINISTIC_MODES,
   type DeploymentSpec,
   type ReplicaStatus,
-  SPLIT_MODES,
   UPSTREAM_DIALECTS,
   UPSTREAM_PROBES,
 } from "@heddle/contracts/engine";
+import { SPLIT_MODES } from "@heddle/contracts/models/model-division";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -113,10 +113,22 @@ const split = fc.record({
   shares: fc.array(fc.nat(9)),
   mainGpu: uint32,
 });
+const blocks = { from: uint32, to: uint32, memoryBytes: uint32 };
+const stage = fc.record({
+  ...blocks,
+  driver: fc.string(),
+  peers: fc.array(
+    fc.record({ ...blocks, node: fc.string(), address: fc.string(), deployment: fc.string() }),
+  ),
+  contextTokens: uint32,
+  kvTokens: uint32,
+  maxSequences: uint32,
+});
 const deployment = fc.oneof(
   merged(
     fc.record({ key: fc.string(), engine: fc.constant("llama"), weights, options }),
     optional("split", split),
+    optional("stage", stage),
   ),
   merged(
     fc.record({ key: fc.string(), engine: fc.constant("openai"), upstream, options }),
@@ -125,8 +137,9 @@ const deployment = fc.oneof(
 ) as fc.Arbitrary<DeploymentSpec>;
 
 test("node codec: a replica's status survives a heartbeat", () => {
+  const reported = merged(replica, optional("stage", stage)) as fc.Arbitrary<ReplicaStatus>;
   fc.assert(
-    fc.property(replica, (status) => {
+    fc.property(reported, (status) => {
       const frame = attachMethod.requestSerialize({
         heartbeat: { replicas: [encodeReplica(status)] },
       });
@@ -156,7 +169,7 @@ test("node codec: an unknown phase and an unknown engine are refused", () => {
     load: emptyLoad,
   };
   const frame = attachMethod.requestSerialize({
-    heartbeat: { replicas: [{ ...status, phase: "dreaming" }] },
+    heartbeat: { replicas: [{ ...encodeReplica(status), phase: "dreaming" }] },
   });
   const [wire] = attachMethod.requestDeserialize(frame).heartbeat?.replicas ?? [];
   expect(() => wire && decodeReplica(wire)).toThrow(/unknown phase "dreaming"/);

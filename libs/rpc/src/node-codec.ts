@@ -7,10 +7,8 @@ import {
   type EngineInfo,
   type EngineLoad,
   type EngineOptions,
-  type GpuSplit,
   type ReplicaPhase,
   type ReplicaStatus,
-  SPLIT_MODES,
   UPSTREAM_DIALECTS,
   UPSTREAM_PROBES,
   type UpstreamSpec,
@@ -26,8 +24,14 @@ import type { EngineLoad__Output } from "@heddle/contracts/generated/heddle/v1/E
 import type { EngineOptions__Output } from "@heddle/contracts/generated/heddle/v1/EngineOptions";
 import type { GpuSplit__Output } from "@heddle/contracts/generated/heddle/v1/GpuSplit";
 import type { Replica, Replica__Output } from "@heddle/contracts/generated/heddle/v1/Replica";
+import type { Stage } from "@heddle/contracts/generated/heddle/v1/Stage";
 import type { Upstream__Output } from "@heddle/contracts/generated/heddle/v1/Upstream";
 import type { Weights, Weights__Output } from "@heddle/contracts/generated/heddle/v1/Weights";
+import {
+  type GpuSplit,
+  type ModelStage,
+  SPLIT_MODES,
+} from "@heddle/contracts/models/model-division";
 
 /** The load of a replica without a running engine. */
 export const emptyLoad: Required<EngineLoad> = {
@@ -46,8 +50,8 @@ export const emptyLoad: Required<EngineLoad> = {
   restarts: 0,
 };
 
-export function encodeReplica(status: ReplicaStatus): Replica {
-  return { ...status };
+export function encodeReplica({ stage, ...status }: ReplicaStatus): Replica {
+  return { ...status, ...(stage && { stage: encodeStage(stage) }) };
 }
 
 /** Throws an AppError `server_error` on an unknown phase. */
@@ -63,6 +67,7 @@ export function decodeReplica(message: Replica__Output): ReplicaStatus {
     ...(info && { info: decodeInfo(info) }),
     ...(isErrorCode(message.failureCode) && { failureCode: message.failureCode }),
     ...(message.others !== undefined && { others: message.others }),
+    ...(message.stage && { stage: message.stage }),
   };
 }
 
@@ -74,13 +79,14 @@ export function encodeDeployment(spec: DeploymentSpec): Deployment {
     options: { ...spec.options },
     ...(spec.engine === "llama" &&
       spec.split && { split: { ...spec.split, shares: [...spec.split.shares] } }),
+    ...(spec.engine === "llama" && spec.stage && { stage: encodeStage(spec.stage) }),
     ...(spec.engine === "openai" && { upstream: { ...spec.upstream } }),
   };
 }
 
 /** Throws an AppError `invalid_value` on a deployment that this version cannot run. */
 export function decodeDeployment(message: Deployment__Output | null): DeploymentSpec {
-  const { key = "", engine = "", upstream, split, weights = null } = message ?? {};
+  const { key = "", engine = "", upstream, split, stage, weights = null } = message ?? {};
   const options = message?.options ? decodeOptions(message.options) : {};
   switch (engine) {
     case "llama":
@@ -90,6 +96,7 @@ export function decodeDeployment(message: Deployment__Output | null): Deployment
         weights: decodeWeights(weights),
         options,
         ...(split && { split: decodeSplit(split) }),
+        ...(stage && { stage }),
       };
     case "openai":
       return {
@@ -104,6 +111,10 @@ export function decodeDeployment(message: Deployment__Output | null): Deployment
       throw new AppError("invalid_value", text);
     }
   }
+}
+
+function encodeStage(stage: ModelStage): Stage {
+  return { ...stage, peers: [...stage.peers] };
 }
 
 function decodeSplit({ mode, shares, mainGpu }: GpuSplit__Output): GpuSplit {
@@ -154,7 +165,8 @@ export function decodeWeights(message: Weights__Output | null): WeightsSpec {
   };
 }
 
-function decodeOptions(message: EngineOptions__Output): EngineOptions {
+/** The options of an engine as a message has them. */
+export function decodeOptions(message: EngineOptions__Output): EngineOptions {
   const { contextTokens, kvTokens, maxSequences, maxQueued, threads } = message;
   const { prefillBudgetTokens, decoding, device, gpuLayers, chatTemplate } = message;
   return {

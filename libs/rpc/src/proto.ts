@@ -93,6 +93,10 @@ import type {
   ParameterChunk__Output,
 } from "@heddle/contracts/generated/heddle/v1/ParameterChunk";
 import type {
+  PlanStagesRequest,
+  PlanStagesRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/PlanStagesRequest";
+import type {
   ProgressReply,
   ProgressReply__Output,
 } from "@heddle/contracts/generated/heddle/v1/ProgressReply";
@@ -120,6 +124,11 @@ import type {
   ResponseToFollow,
   ResponseToFollow__Output,
 } from "@heddle/contracts/generated/heddle/v1/ResponseToFollow";
+import type {
+  StageBytes,
+  StageBytes__Output,
+} from "@heddle/contracts/generated/heddle/v1/StageBytes";
+import type { StagePlan, StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type {
   TaskCommand,
   TaskCommand__Output,
@@ -155,6 +164,7 @@ export interface RpcMethod<Req, ReqOut, Res, ResOut> {
 export const clusterService = service("heddle.v1.Cluster");
 export const raftService = service("heddle.v1.Raft");
 export const workerModelsService = service("heddle.v1.WorkerModels");
+export const workerStagesService = service("heddle.v1.WorkerStages");
 export const workerInferenceService = service("heddle.v1.WorkerInference");
 export const parameterShardsService = service("heddle.v1.ParameterShards");
 export const partSourceService = service("heddle.v1.PartSource");
@@ -189,6 +199,18 @@ export const pullMethod = method<
   PullProgress,
   PullProgress__Output
 >(workerModelsService, "Pull");
+export const planStagesMethod = method<
+  PlanStagesRequest,
+  PlanStagesRequest__Output,
+  StagePlan,
+  StagePlan__Output
+>(workerModelsService, "PlanStages");
+export const joinStageMethod = method<
+  StageBytes,
+  StageBytes__Output,
+  StageBytes,
+  StageBytes__Output
+>(workerStagesService, "Join");
 export const sessionMethod = withPlainDeltas(
   method<InferenceCommand, InferenceCommand__Output, InferenceEvents, InferenceEvents__Output>(
     workerInferenceService,

@@ -110,9 +110,17 @@ function replicas(model: JsonFields): string {
       const total = numberOf(replica["total_bytes"]) ?? 0;
       const pulled = numberOf(replica["pulled_bytes"]) ?? 0;
       const share = replica["phase"] === "pulling" && total > 0 ? ` ${percent(pulled, total)}` : "";
-      return `${textOf(replica["node"])}:${textOf(replica["phase"])}${share}`;
+      const nodes = [textOf(replica["node"]), ...earlierStages(replica)];
+      return `${nodes.join("+")}:${textOf(replica["phase"])}${share}`;
     })
     .join(" ");
+}
+
+/** The workers that have the other stages of a divided model. */
+function earlierStages(replica: JsonFields): string[] {
+  return recordsOf(replica["stages"])
+    .slice(0, -1)
+    .map(({ node }) => textOf(node));
 }
 
 function percent(part: number, whole: number): string {
@@ -134,6 +142,8 @@ export async function registerModel(command: Command): Promise<number> {
     id: command.args[0] ?? "",
     source,
     replicas: wanted === "every-worker" ? wanted : amountOf(flags, "replicas"),
+    placement: flags["placement"],
+    max_stages: amountOf(flags, "maxStages"),
     scaling: scalingOf(flags),
     adapter: base !== undefined || scale !== undefined ? { base, scale } : undefined,
     resources: Object.values(needed).some((value) => value !== undefined) ? needed : undefined,

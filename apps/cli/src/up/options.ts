@@ -63,6 +63,7 @@ export interface UpFlags {
   readonly ioOperationsPerSec?: string;
   readonly networkGbps?: string;
   readonly maxTasks?: string;
+  readonly workerMemory?: string;
   readonly artifactsReplica?: string;
   readonly upstreams?: string;
   readonly device?: string;
@@ -141,6 +142,7 @@ function workerFlags(flags: UpFlags): string[] {
     "io-operations-per-sec": flags.ioOperationsPerSec,
     "network-gbps": flags.networkGbps,
     "max-tasks": flags.maxTasks,
+    "memory-mib": flags.workerMemory,
     "artifacts-replica": replicaPlace(flags.artifactsReplica),
   } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
   readOffer(offer);

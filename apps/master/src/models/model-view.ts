@@ -1,5 +1,6 @@
 import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/models";
 import type { ChatTemplateOrigin, DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
+import type { ModelStage } from "@heddle/contracts/models/model-division";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type {
   DeploymentRecord,
@@ -8,6 +9,8 @@ import type {
   ModelRecord,
 } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
+
+type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
 
 /** What prevents a deployment's replicas from serving. */
 interface HeldBack {
@@ -30,7 +33,7 @@ export function viewModel(
       .filter(({ deployment }) => deployment === model.deployment)
       .map((replica) => ({ id, replica })),
   );
-  const replicas = held.map(({ id, replica }) => viewReplica(id, replica));
+  const replicas = held.map(({ id, replica }) => viewReplica(id, replica, nodes));
   const weights = deployment?.spec.weights;
   return {
     id: model.id,
@@ -114,7 +117,12 @@ export function servedContextTokens(replicas: readonly ReplicaStatus[]): number 
   return smallest;
 }
 
-export function viewReplica(node: string, replica: ReplicaStatus): ModelReplica {
+/** `nodes` have the other stages of a divided model; without them its own one is shown alone. */
+export function viewReplica(
+  node: string,
+  replica: ReplicaStatus,
+  nodes?: readonly NodeView[],
+): ModelReplica {
   return {
     node,
     phase: replica.phase,
@@ -127,6 +135,38 @@ export function viewReplica(node: string, replica: ReplicaStatus): ModelReplica 
     device: replica.info?.device ?? null,
     context_tokens: replica.info?.contextTokens ?? null,
     chat_template: replica.info?.chatTemplate ?? null,
+    stages: replica.stage ? viewStages(node, replica, replica.stage, nodes) : null,
+  };
+}
+
+function viewStages(
+  node: string,
+  replica: ReplicaStatus,
+  stage: ModelStage,
+  nodes: readonly NodeView[] | undefined,
+): ModelStageView[] {
+  const own = viewStage(node, stage, replica);
+  if (!nodes) return [own];
+  const earlier = stage.peers.map((peer) => {
+    const held = nodes.find(({ id }) => id === peer.node)?.replicas;
+    const found = held?.find(({ deployment }) => deployment === peer.deployment);
+    return viewStage(peer.node, peer, found);
+  });
+  return [...earlier, own];
+}
+
+function viewStage(
+  node: string,
+  { from, to }: Pick<ModelStage, "from" | "to">,
+  replica: ReplicaStatus | undefined,
+): ModelStageView {
+  return {
+    node,
+    first_block: from,
+    last_block: to - 1,
+    phase: replica?.phase ?? "missing",
+    message: replica?.message ?? "",
+    memory_bytes: replica?.load.residentBytes ?? 0,
   };
 }
 

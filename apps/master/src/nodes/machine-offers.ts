@@ -7,7 +7,7 @@ import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { type NodeScalars, UNLIMITED_TASKS } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { diskOf, hostOf } from "./hosts.ts";
-import type { NodeView } from "./node-directory.ts";
+import type { NodeView, ResourceLimitView } from "./node-directory.ts";
 import { scalarsHeld } from "./task-uses.ts";
 
 const BYTES_PER_MIB = 2 ** 20;
@@ -161,11 +161,13 @@ function reportedAmounts({ offer, cpuCount }: NodeView): Record<Amount, number> 
 }
 
 function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
-  const { views, silent } = machine;
+  const { silent } = machine;
   const workers = workersOf(machine);
-  const totalBytes = Math.min(...views.map(({ memoryBytes }) => memoryBytes));
+  const memory = memoryLimitsOf(machine).map((limit): Pool => {
+    return { ...limit, amount: "memoryMib", size: jobsMib(limit, control) };
+  });
   const pools: Pool[] = [
-    { ...machine, amount: "memoryMib", size: jobsMib(totalBytes, machine, control) },
+    ...memory,
     { ...machine, amount: "cpuMilli", size: mostOf("cpuMilli", workers) },
     { ...machine, amount: "networkMbps", size: mostOf("networkMbps", workers) },
   ];
@@ -175,7 +177,7 @@ function poolsOf(machine: Sharing, control: ControlPlane): Pool[] {
       pools.push({ views, silent, amount, size: mostOf(amount, views) });
     }
   }
-  return [...pools, placesOf(machine), ...limitedPools(machine, control)];
+  return [...pools, placesOf(machine), ...limitedCores(machine)];
 }
 
 /**
@@ -188,21 +190,32 @@ function placesOf({ views, silent }: Sharing): Pool {
   return { views: sharers, silent, amount: "tasks", size };
 }
 
+/** What a machine, a control group or an operator allows the nodes in it. */
+interface Limited extends Sharing {
+  readonly limit: ResourceLimitView;
+}
+
+/** The limits of the machine's memory: its own, and those of groups of its nodes. */
+function memoryLimitsOf(machine: Sharing): Limited[] {
+  const memoryBytes = Math.min(...machine.views.map((view) => view.memoryBytes));
+  const whole = { ...machine, limit: { id: "", memoryBytes, cpuMilli: 0 } };
+  return [whole, ...limitsIn(machine).filter(({ limit }) => limit.memoryBytes > 0)];
+}
+
+function limitedCores(machine: Sharing): Pool[] {
+  return limitsIn(machine)
+    .filter(({ limit }) => limit.cpuMilli > 0)
+    .map(({ limit, ...inside }) => ({ ...inside, amount: "cpuMilli", size: limit.cpuMilli }));
+}
+
 /** The control groups that limit memory or cores; the workers in one divide its limit. */
-function limitedPools({ views, silent }: Sharing, control: ControlPlane): Pool[] {
+function limitsIn({ views, silent }: Sharing): Limited[] {
   const all = views.flatMap(({ limits = [] }) => limits.map((limit) => [limit.id, limit] as const));
-  return [...new Map(all).values()].flatMap(({ id, memoryBytes, cpuMilli }) => {
-    const inside: Sharing = {
-      views: views.filter(({ limits = [] }) => limits.some((limit) => limit.id === id)),
-      silent: silent.filter(({ offer }) => offer.limitIds?.includes(id)),
-    };
-    const pools: Pool[] = [];
-    if (memoryBytes > 0) {
-      pools.push({ ...inside, amount: "memoryMib", size: jobsMib(memoryBytes, inside, control) });
-    }
-    if (cpuMilli > 0) pools.push({ ...inside, amount: "cpuMilli", size: cpuMilli });
-    return pools;
-  });
+  return [...new Map(all).values()].map((limit) => ({
+    limit,
+    views: views.filter(({ limits = [] }) => limits.some(({ id }) => id === limit.id)),
+    silent: silent.filter(({ offer }) => offer.limitIds?.includes(limit.id)),
+  }));
 }
 
 function workersOf({ views }: Pick<Sharing, "views">): NodeView[] {
@@ -229,32 +242,47 @@ function silentByHost(live: readonly NodeView[], control: ControlPlane): Map<str
 }
 
 /** The memory that remains for jobs after the reserve, replicas and parameter servers. */
-function jobsMib(totalBytes: number, sharing: Sharing, control: ControlPlane): number {
-  const { views } = sharing;
-  const totalMib = totalBytes / BYTES_PER_MIB;
-  const leastMib = Math.min(MIN_RESERVE_MIB, totalMib / 2);
-  const usableMib = Math.floor(totalMib - Math.max(totalMib * RESERVE_SHARE, leastMib));
+function jobsMib(limited: Limited, control: ControlPlane): number {
+  const { views } = limited;
   const othersMib =
-    replicasMib(views, control) + serversMib(views) + silentReplicasMib(sharing, control);
-  return Math.max(0, usableMib - othersMib);
+    replicasMib(views, control) + serversMib(views) + silentReplicasMib(limited, control);
+  return Math.max(0, usableMib(limited) - othersMib);
+}
+
+/** The memory without the reserve. */
+function usableMib({ limit: { memoryBytes, isOffer } }: Limited): number {
+  const totalMib = memoryBytes / BYTES_PER_MIB;
+  const leastMib = Math.min(MIN_RESERVE_MIB, totalMib / 2);
+  return Math.floor(isOffer ? totalMib : totalMib - Math.max(totalMib * RESERVE_SHARE, leastMib));
 }
 
 function replicasMib(views: readonly NodeView[], control: ControlPlane): number {
+  return inSteps(replicasBytes(views, control, () => true));
+}
+
+function replicasBytes(
+  views: readonly NodeView[],
+  control: ControlPlane,
+  counts: (deployment: string) => boolean,
+): number {
   const sizes = views.flatMap((view) =>
-    view.replicas.map((each) => replicaBytes(view, each, control)),
+    view.replicas
+      .filter(({ deployment }) => counts(deployment))
+      .map((each) => replicaBytes(view, each, control)),
   );
-  return inSteps(sizes.reduce((sum, bytes) => sum + bytes, 0));
+  return sizes.reduce((sum, bytes) => sum + bytes, 0);
 }
 
 /** What it uses, or will use once it is loaded. */
 function replicaBytes(
   view: NodeView,
-  { deployment, phase, load }: ReplicaStatus,
+  { deployment, phase, load, stage }: ReplicaStatus,
   control: ControlPlane,
 ): number {
   if (phase === "failed") return 0;
   const isComing = phase === "pulling" || phase === "loading";
-  return Math.max(load.residentBytes, isComing ? neededBytes(view, deployment, control) : 0);
+  const needed = () => stage?.memoryBytes ?? neededBytes(view, deployment, control);
+  return Math.max(load.residentBytes, isComing ? needed() : 0);
 }
 
 /**
@@ -291,6 +319,36 @@ export function loadBlocker(live: readonly NodeView[], control: ControlPlane): L
   };
 }
 
+/**
+ * Bytes that a worker has for a replica of a model, beside what jobs and other models hold. Workers
+ * of one machine divide what is free.
+ */
+export function modelMemory(
+  live: readonly NodeView[],
+  control: ControlPlane,
+): (nodeId: string, isOwn: (deployment: string) => boolean) => number {
+  const byId = new Map(live.map((view) => [view.id, view]));
+  const byHost = Map.groupBy(live, hostOf);
+  const silent = silentByHost(live, control);
+  return (nodeId, isOwn) => {
+    const view = byId.get(nodeId);
+    if (!view) return 0;
+    const host = hostOf(view);
+    const machine = { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
+    const parts = memoryLimitsOf(machine)
+      .filter(({ views }) => views.includes(view))
+      .map((limited) => {
+        const { views } = limited;
+        const heldMib = heldIn({ ...limited, amount: "memoryMib" }, control);
+        const othersMib = serversMib(views) + silentReplicasMib(limited, control);
+        const replicas = replicasBytes(views, control, (key) => !isOwn(key)) / BYTES_PER_MIB;
+        const freeMib = usableMib(limited) - heldMib - othersMib - replicas;
+        return Math.max(0, freeMib) / workersOf(limited).length;
+      });
+    return Math.floor(Math.min(...parts) * BYTES_PER_MIB);
+  };
+}
+
 /** The workers that a deployment's next replica may be waiting for. */
 export function loadBlockers(
   deployment: string,
@@ -298,7 +356,8 @@ export function loadBlockers(
   control: ControlPlane,
 ): string[] {
   const { state } = control;
-  const wanted = state.deployments.get(deployment)?.replicas ?? 0;
+  const { replicas: wanted = 0, spec } = state.deployments.get(deployment) ?? {};
+  if (spec?.engine === "llama" && spec.placement?.mode === "sharded") return [];
   // The scheduler reports its own reasons.
   if (wantedReplicas(state).has(deployment)) return [];
   const runs = ({ replicas }: NodeView) =>
@@ -314,7 +373,7 @@ export function loadBlockers(
 }
 
 /** What the tasks of all workers of the pool hold of it. */
-function heldIn({ amount, views, silent }: Pool, control: ControlPlane): number {
+function heldIn({ amount, views, silent }: Omit<Pool, "size">, control: ControlPlane): number {
   const live = workersOf({ views }).map(({ id }) => heldOn(control, id));
   return [...live, ...silent.map(({ held }) => held)].reduce((sum, held) => sum + held[amount], 0);
 }

@@ -49,6 +49,8 @@ export interface ResourceLimitView {
   readonly id: string;
   readonly memoryBytes: number;
   readonly cpuMilli: number;
+  /** Its operator's offer, of which nothing is kept for the system. */
+  readonly isOffer?: boolean | undefined;
 }
 
 /** What a parameter server has refused. */
@@ -111,6 +113,8 @@ export interface NodeDirectory {
   nodes(): readonly NodeView[];
   /** Calls that failed because their worker was lost, since the start. */
   readonly workersLost: number;
+  /** By deployment: why workers cannot divide it. Only the leader knows it. */
+  readonly divisionFailures: ReadonlyMap<string, string>;
   /** Time since the node's last report to this master, or since this master started. */
   silentMs(nodeId: string): number;
   /** Every replica of a deployment, as last reported; looks at no other node. */

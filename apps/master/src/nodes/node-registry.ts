@@ -38,6 +38,7 @@ type Progress = Pick<ProgressBook, "take">;
 
 /** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
+  divisionFailures: ReadonlyMap<string, string> = new Map();
   readonly #config: Pick<MasterConfig, "masterId" | "fixedTimes">;
   readonly #credentials: NodeCredentials;
   readonly #control: Pick<ControlPlane, "state" | "group">;

@@ -40,6 +40,7 @@ class Watched {
       pull: () => raise(),
       replicasOf: () => [],
       workersLost: 0,
+      divisionFailures: new Map(),
     },
     clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
     log: silentLog,

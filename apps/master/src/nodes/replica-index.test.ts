@@ -42,7 +42,12 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
     failureCode: "",
     info: null,
   };
-  const replicas = deployments.map((deployment) => ({ deployment, ...state, load: emptyLoad }));
+  const replicas = deployments.map((deployment) => ({
+    deployment,
+    ...state,
+    load: emptyLoad,
+    stage: null,
+  }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };
   const rest = {
     gpus: [],

@@ -25,6 +25,7 @@ beforeEach(() => {
       pull: () => raise(),
       replicasOf: () => [],
       workersLost: 0,
+      divisionFailures: new Map(),
     },
     clock: { wallMs: () => nowMs, monotonicMs: () => nowMs },
     log: silentLog,

@@ -9,12 +9,20 @@ import {
 } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { PlanStagesRequest } from "@heddle/contracts/generated/heddle/v1/PlanStagesRequest";
+import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { decodeEvent, encodeWork } from "@heddle/rpc/inference-codec";
 import { encodeDeployment, encodeWeights } from "@heddle/rpc/node-codec";
 import { Peer } from "@heddle/rpc/peer";
-import { loadMethod, pullMethod, sessionMethod, unloadMethod } from "@heddle/rpc/proto";
+import {
+  loadMethod,
+  planStagesMethod,
+  pullMethod,
+  sessionMethod,
+  unloadMethod,
+} from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 import type { PullProgress } from "./node-directory.ts";
 import { type CallLoad, OpenLoad } from "./open-load.ts";
@@ -139,6 +147,12 @@ export class WorkerLink {
     const signal = this.#closing.signal;
     const request = { deployment, graceMs };
     await this.#peer.unary(unloadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
+  }
+
+  /** Divides a model between workers; rejects with `model_loading` while the worker pulls it. */
+  planStages(request: PlanStagesRequest): Promise<StagePlan__Output> {
+    const signal = this.#closing.signal;
+    return this.#peer.unary(planStagesMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {

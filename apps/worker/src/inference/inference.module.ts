@@ -4,11 +4,13 @@ import { type DynamicModule, Module } from "@nestjs/common";
 import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
 import { WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
-import type { EnginePorts } from "./engine-ports.ts";
+import type { EnginePorts, PeerStages } from "./engine-ports.ts";
 import { InferenceController } from "./inference.controller.ts";
 import { ReplicaSet } from "./replica-set.ts";
 import { ENGINES, ReplicasController } from "./replicas.controller.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
+import { joinPeers as joinStagePeers } from "./stages/join-peers.ts";
+import { StagesController } from "./stages/stages.controller.ts";
 
 @Module({})
 class InferenceModule {}
@@ -18,7 +20,7 @@ export function inferenceModule(given: EnginePorts): DynamicModule {
   return {
     module: InferenceModule,
     imports: [ArtifactsModule],
-    controllers: [ReplicasController, InferenceController],
+    controllers: [ReplicasController, InferenceController, StagesController],
     providers: [
       {
         provide: ENGINES,
@@ -36,15 +38,17 @@ export function inferenceModule(given: EnginePorts): DynamicModule {
   };
 }
 
-/** The engines of the node's devices, with weights from artifacts of jobs too. */
+/** The engines of the node's devices, with weights from artifacts of jobs and stages of other nodes. */
 function enginesOn(
-  { machine }: NodeAgent,
+  { machine, credentials }: NodeAgent,
   readArtifact: ArtifactBytes,
   given: EnginePorts,
 ): EnginePorts {
+  const joinPeers: PeerStages = (stage, build) => joinStagePeers(stage, build, credentials);
   const ports: EnginePorts = {
     ...given,
     pullWeights: (weights, how) => given.pullWeights(weights, { ...how, readArtifact }),
+    startEngine: (start) => given.startEngine({ ...start, joinPeers }),
   };
   return withSimulatedGpus(ports, () => machine.gpus());
 }

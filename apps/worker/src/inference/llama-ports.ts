@@ -1,12 +1,11 @@
 import { relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import type { Engine } from "@heddle/contracts/engine";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { ChatTemplate } from "@heddle/engines/text/chat-template";
 import { reasoningStyleOf } from "@heddle/engines/text/reasoning-style";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
-import type { EnginePorts } from "./engine-ports.ts";
+import type { EnginePorts, WorkerEngine } from "./engine-ports.ts";
 
 export interface LlamaPortsOptions {
   /** The cache of weights. */
@@ -29,6 +28,18 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
       const template = templateOf(spec.options.chatTemplate, metadata);
       // The engine would check it last, after minutes where the file is large.
       checkTemplate(template);
+      if (spec.engine === "llama" && spec.stage) {
+        // Loaded only now: few workers have one.
+        const { startStagedEngine } = await import("./stages/staged-engine.ts");
+        const { stage } = spec;
+        const engine = await startStagedEngine(
+          { ...spec, stage },
+          modelPath,
+          cacheDirectory,
+          start,
+        );
+        return withReasoning(engine, template);
+      }
       const engine = await startLlamaEngine({
         ...start,
         modelPath,
@@ -37,6 +48,10 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
         onRestart: start.onDown,
       });
       return withReasoning(engine, template);
+    },
+    planStages: async (...args) => {
+      const { planModel } = await import("@heddle/engines/shards/plan-model");
+      return planModel(...args);
     },
     pullWeights: (weights, { signal, onProgress, readArtifact }) =>
       pullWeights(weights, {
@@ -78,9 +93,9 @@ async function readWeights(path: string, isCached: boolean): Promise<GgufFile> {
 }
 
 /** The engine, with the style in which its chat template marks reasoning. */
-function withReasoning(engine: Engine, template: string): Engine {
+function withReasoning(engine: WorkerEngine, template: string): WorkerEngine {
   const reasoning = reasoningStyleOf(template);
-  if (reasoning === undefined) return engine;
+  if (reasoning === undefined || engine.stage) return engine;
   return {
     info: { ...engine.info, reasoning },
     submit: (id, request, options) => engine.submit(id, request, options),

@@ -62,6 +62,7 @@ export class ReplicaSet {
       const runs = current.phase !== "failed" && current.phase !== "unloading";
       const isDone = runs || current.failsAgain;
       if (isDone && isDeepStrictEqual(current.spec, spec)) return;
+      if (runs && current.moveStages(spec)) return;
       await this.unload(spec.key);
     }
     // Another load of the same key may have finished during the wait.
@@ -110,6 +111,13 @@ export class ReplicaSet {
     await replica.close();
     if (this.#replicas.get(key) === replica) this.#replicas.delete(key);
     this.#onChange();
+  }
+
+  /** The stage that another worker drives; throws an AppError where there is none. */
+  stage(key: string): Replica["stage"] {
+    const replica = this.#replicas.get(key);
+    if (replica) return replica.stage;
+    throw new AppError("model_loading", `this worker does not run the stage ${key} yet`);
   }
 
   submit(

@@ -1,10 +1,10 @@
 import { statSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import { isDeepStrictEqual } from "node:util";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import {
   type DeploymentSpec,
-  type Engine,
   type EngineEvent,
   type EngineFailure,
   type EngineRequest,
@@ -17,7 +17,7 @@ import type { Log } from "@heddle/observability/logger";
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import { submitAdapted } from "./adapted-call.ts";
 import { AdapterFiles } from "./adapter-files.ts";
-import type { EnginePorts, PullState } from "./engine-ports.ts";
+import type { EnginePorts, PullState, StageHost, WorkerEngine } from "./engine-ports.ts";
 
 /** Delays between restarts of an engine that crashes. */
 const restartBackoff = { baseMs: 250, maxMs: 30_000 };
@@ -64,7 +64,7 @@ export type EventListener = (event: EngineEvent) => void;
  * was refused, or failed too often, is not retried while that file exists; see `failsAgain`.
  */
 export class Replica {
-  readonly spec: DeploymentSpec;
+  #spec: DeploymentSpec;
   readonly #ports: EnginePorts;
   readonly #adapters: AdapterFiles;
   readonly #log: Log;
@@ -78,7 +78,7 @@ export class Replica {
   #message = "";
   #failureCode: ErrorCode | undefined;
   #pull: PullState = { pulledBytes: 0, totalBytes: 0, source: "" };
-  #engine: Engine | undefined;
+  #engine: WorkerEngine | undefined;
   #lastFailure: string | undefined;
   #modelPath: string | undefined;
   /** The mark of the file when it was last given to an engine. */
@@ -99,7 +99,7 @@ export class Replica {
     onChange: () => void,
     before?: FailedTries,
   ) {
-    this.spec = spec;
+    this.#spec = spec;
     if (before) {
       this.#lastFailure = before.message;
       this.#loadedFile = before.file;
@@ -111,6 +111,22 @@ export class Replica {
     this.#log = log;
     this.#onChange = onChange;
     this.#running = this.#run();
+  }
+
+  get spec(): DeploymentSpec {
+    return this.#spec;
+  }
+
+  /** Takes the specification where it differs in the workers of the other stages alone. */
+  moveStages(spec: DeploymentSpec): boolean {
+    if (spec.engine !== "llama" || this.#spec.engine !== "llama") return false;
+    const [before, after] = [this.#spec.stage, spec.stage];
+    if (!before?.peers.length || !after?.peers.length) return false;
+    const same = { ...spec, stage: { ...after, peers: before.peers } };
+    if (!isDeepStrictEqual(same, this.#spec)) return false;
+    this.#spec = spec;
+    this.#engine?.rejoin?.();
+    return true;
   }
 
   get phase(): ReplicaPhase {
@@ -144,6 +160,16 @@ export class Replica {
     await Promise.race([promise, delay(graceMs, undefined, { ref: false })]);
   }
 
+  /** The stage that another worker drives, and the name of that worker. */
+  get stage(): { readonly host: StageHost; readonly driver: string } {
+    const { key } = this.spec;
+    const part = this.spec.engine === "llama" ? this.spec.stage : undefined;
+    const host = this.#engine?.stage;
+    if (part && host) return { host, driver: part.driver };
+    if (part) throw new AppError("model_loading", `${key} is ${this.#phase} on this worker`);
+    throw new AppError("precondition_failed", `${key} is no stage that another worker drives`);
+  }
+
   /** Open requests. */
   get openRequests(): number {
     return this.#calls.size;
@@ -162,6 +188,7 @@ export class Replica {
       info: this.#engine?.info,
       failureCode: this.#failureCode,
       others: this.#sequencesOfOthers(master),
+      ...(this.spec.engine === "llama" && this.spec.stage && { stage: this.spec.stage }),
     };
   }
 
@@ -292,6 +319,10 @@ export class Replica {
         this.#setPhase("loading", reason);
       },
       onRecovered: () => this.#setPhase("ready", ""),
+      stage: () => (this.#spec.engine === "llama" ? this.#spec.stage : undefined),
+      onWaiting: (reason) => {
+        if (this.#message !== reason) this.#setPhase("loading", reason);
+      },
       signal: this.#closing.signal,
     });
     // It may have become ready just as it was asked to stop.

@@ -1,15 +1,18 @@
 import type { LoadReply } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type { LoadRequest__Output } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type { PlanStagesRequest__Output } from "@heddle/contracts/generated/heddle/v1/PlanStagesRequest";
 import type { PullProgress } from "@heddle/contracts/generated/heddle/v1/PullProgress";
 import type { PullRequest__Output } from "@heddle/contracts/generated/heddle/v1/PullRequest";
+import type { StagePlan } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { UnloadReply } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
 import type { UnloadRequest__Output } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
 import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
-import { decodeDeployment, decodeWeights } from "@heddle/rpc/node-codec";
+import { decodeDeployment, decodeOptions, decodeWeights } from "@heddle/rpc/node-codec";
 import { workerModelsService } from "@heddle/rpc/proto";
-import { Controller, Inject } from "@nestjs/common";
+import { Controller, Inject, type OnApplicationShutdown } from "@nestjs/common";
 import type { EnginePorts, WeightsPuller } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
+import { StagePlans } from "./stages/stage-plans.ts";
 
 /** The provider's token of the engines. */
 export const ENGINES = Symbol("EnginePorts");
@@ -19,16 +22,19 @@ const PROGRESS_INTERVAL_MS = 100;
 
 /** WorkerModels of proto/worker.proto. */
 @Controller()
-export class ReplicasController {
+export class ReplicasController implements OnApplicationShutdown {
   readonly #replicas: ReplicaSet;
   readonly #pullWeights: WeightsPuller;
+  readonly #plans: StagePlans;
 
-  constructor(
-    @Inject(ReplicaSet) replicas: ReplicaSet,
-    @Inject(ENGINES) { pullWeights }: EnginePorts,
-  ) {
+  constructor(@Inject(ReplicaSet) replicas: ReplicaSet, @Inject(ENGINES) ports: EnginePorts) {
     this.#replicas = replicas;
-    this.#pullWeights = pullWeights;
+    this.#pullWeights = ports.pullWeights;
+    this.#plans = new StagePlans(ports);
+  }
+
+  onApplicationShutdown(): void {
+    this.#plans.close();
   }
 
   @GrpcCall(workerModelsService, "Load")
@@ -42,6 +48,18 @@ export class ReplicasController {
     if (graceMs > 0) this.#replicas.retire(deployment, graceMs);
     else await this.#replicas.unload(deployment);
     return {};
+  }
+
+  @GrpcCall(workerModelsService, "PlanStages")
+  async planStages(request: PlanStagesRequest__Output): Promise<StagePlan> {
+    const workers = request.workers.map(({ node, memoryBytes }) => ({ id: node, memoryBytes }));
+    const weights = decodeWeights(request.weights);
+    const options = request.options ? decodeOptions(request.options) : {};
+    const plan = await this.#plans.plan(weights, options, workers, request.maxStages);
+    const stages = plan.stages.map(({ workerId: node, from, to, memoryBytes }) => {
+      return { node, from, to, memoryBytes };
+    });
+    return { ...plan, stages };
   }
 
   @GrpcCall(workerModelsService, "Pull")

@@ -1,10 +1,6 @@
 import { z } from "zod";
-import {
-  CHAT_TEMPLATE_ORIGINS,
-  DETERMINISTIC_MODES,
-  SPLIT_MODES,
-  UPSTREAM_DIALECTS,
-} from "../engine.ts";
+import { CHAT_TEMPLATE_ORIGINS, DETERMINISTIC_MODES, UPSTREAM_DIALECTS } from "../engine.ts";
+import { PLACEMENT_MODES, SPLIT_MODES } from "../models/model-division.ts";
 import { errorResponse } from "./errors.ts";
 import { WEIGHT_SOURCES } from "./meanings/models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -162,6 +158,18 @@ export const registerModelRequest = z
       .default({ kind: "llama" })
       .describe("`llama` runs the weights; `openai` is a server that speaks OpenAI's API."),
     replicas: replicasSchema.default(1),
+    placement: z
+      .enum(PLACEMENT_MODES)
+      .optional()
+      .describe(
+        "`sharded`: several workers divide the model's blocks. `auto` (default): only a model of known size that is too large for every worker.",
+      ),
+    max_stages: z
+      .int()
+      .min(2)
+      .max(16)
+      .optional()
+      .describe("The most workers that divide the model; 8 if absent."),
     scaling: scalingSchema
       .optional()
       .describe("The number of replicas follows the load; `replicas` is the first number."),
@@ -250,6 +258,19 @@ export const replicaSchema = z.object({
   device: z.string().nullable(),
   context_tokens: z.int().nullable(),
   chat_template: chatTemplate,
+  stages: z
+    .array(
+      z.object({
+        node: z.string(),
+        first_block: z.int(),
+        last_block: z.int(),
+        phase: z.enum(["pulling", "loading", "ready", "failed", "unloading", "missing"]),
+        message: z.string(),
+        memory_bytes: z.number().describe("What its process holds."),
+      }),
+    )
+    .nullable()
+    .describe("The parts of a model that workers divide, in order; null for a whole one."),
 });
 
 export type ModelReplica = DataOf<typeof replicaSchema>;

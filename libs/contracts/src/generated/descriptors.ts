@@ -192,6 +192,10 @@ export const DESCRIPTORS = `{
         "cpuMilli": {
          "type": "uint32",
          "id": 3
+        },
+        "isOffer": {
+         "type": "bool",
+         "id": 4
         }
        }
       },
@@ -353,6 +357,10 @@ export const DESCRIPTORS = `{
          "options": {
           "proto3_optional": true
          }
+        },
+        "stage": {
+         "type": "Stage",
+         "id": 10
         }
        }
       },
@@ -1156,975 +1164,6 @@ export const DESCRIPTORS = `{
         }
        }
       },
-      "DocumentContents": {
-       "methods": {
-        "Put": {
-         "requestType": "ContentChunk",
-         "requestStream": true,
-         "responseType": "ContentStored",
-         "responseStream": true
-        },
-        "Get": {
-         "requestType": "ContentName",
-         "responseType": "ContentChunk",
-         "responseStream": true
-        },
-        "Missing": {
-         "requestType": "MissingRequest",
-         "responseType": "MissingContents"
-        }
-       }
-      },
-      "ContentChunk": {
-       "fields": {
-        "digest": {
-         "type": "string",
-         "id": 1
-        },
-        "data": {
-         "type": "bytes",
-         "id": 2
-        }
-       }
-      },
-      "ContentStored": {
-       "fields": {}
-      },
-      "ContentName": {
-       "fields": {
-        "digest": {
-         "type": "string",
-         "id": 1
-        }
-       }
-      },
-      "MissingRequest": {
-       "fields": {}
-      },
-      "MissingContents": {
-       "fields": {
-        "count": {
-         "type": "uint64",
-         "id": 1
-        }
-       }
-      },
-      "Enrollment": {
-       "methods": {
-        "Join": {
-         "requestType": "JoinRequest",
-         "responseType": "Certificates"
-        },
-        "Renew": {
-         "requestType": "RenewRequest",
-         "responseType": "Certificates"
-        }
-       }
-      },
-      "JoinRequest": {
-       "fields": {
-        "secret": {
-         "type": "string",
-         "id": 1
-        },
-        "role": {
-         "type": "string",
-         "id": 2
-        },
-        "name": {
-         "type": "string",
-         "id": 3
-        },
-        "csr": {
-         "type": "string",
-         "id": 4
-        }
-       }
-      },
-      "RenewRequest": {
-       "fields": {
-        "csr": {
-         "type": "string",
-         "id": 1
-        }
-       }
-      },
-      "Certificates": {
-       "fields": {
-        "certificate": {
-         "type": "string",
-         "id": 1
-        },
-        "authority": {
-         "type": "string",
-         "id": 2
-        },
-        "authorityKey": {
-         "type": "string",
-         "id": 3
-        }
-       }
-      },
-      "EventEntries": {
-       "methods": {
-        "Read": {
-         "requestType": "EventRange",
-         "responseType": "EventBytes"
-        },
-        "ReadHashes": {
-         "requestType": "EventRange",
-         "responseType": "EventHashes"
-        }
-       }
-      },
-      "EventRange": {
-       "fields": {
-        "origin": {
-         "type": "string",
-         "id": 1
-        },
-        "first": {
-         "type": "uint64",
-         "id": 2
-        },
-        "limit": {
-         "type": "uint32",
-         "id": 3
-        }
-       }
-      },
-      "EventBytes": {
-       "fields": {
-        "entries": {
-         "rule": "repeated",
-         "type": "bytes",
-         "id": 1
-        }
-       }
-      },
-      "EventHashes": {
-       "fields": {
-        "hashes": {
-         "type": "bytes",
-         "id": 1
-        }
-       }
-      },
-      "ParameterShards": {
-       "methods": {
-        "Open": {
-         "requestType": "OpenShard",
-         "responseType": "ShardStatus"
-        },
-        "Status": {
-         "requestType": "ShardId",
-         "responseType": "ShardStatus"
-        },
-        "Close": {
-         "requestType": "ShardId",
-         "responseType": "CloseShardReply"
-        },
-        "ChangeMember": {
-         "requestType": "ShardMember",
-         "responseType": "ShardMemberClock"
-        },
-        "ReleaseWorker": {
-         "requestType": "LostWorker",
-         "responseType": "LostWorkerReply"
-        },
-        "Checkpoint": {
-         "requestType": "CheckpointShard",
-         "responseType": "ShardCheckpoint"
-        },
-        "ListCheckpoints": {
-         "requestType": "ListShardCheckpoints",
-         "responseType": "ShardCheckpointNames"
-        },
-        "ListCheckpointJobs": {
-         "requestType": ".heddle.v1.ListCheckpointJobs",
-         "responseType": "CheckpointJobs"
-        },
-        "ForgetJob": {
-         "requestType": "ForgetJobCheckpoints",
-         "responseType": "ForgetJobReply"
-        },
-        "Restore": {
-         "requestType": "RestoreShard",
-         "responseType": "ShardStatus"
-        },
-        "Pull": {
-         "requestType": "PullParameters",
-         "responseType": "ParameterChunk",
-         "responseStream": true
-        },
-        "Push": {
-         "requestType": "PushParameters",
-         "responseType": "PushReply"
-        },
-        "AddNorm": {
-         "requestType": "NormPart",
-         "responseType": "NormTotal"
-        },
-        "Export": {
-         "requestType": "ExportShard",
-         "responseType": "ParameterChunk",
-         "responseStream": true
-        },
-        "Replicate": {
-         "requestType": "ReplicateShard",
-         "responseType": "ShardCheckpoint"
-        }
-       }
-      },
-      "PartSource": {
-       "methods": {
-        "Take": {
-         "requestType": "TakePart",
-         "responseType": "ParameterChunk",
-         "responseStream": true
-        }
-       }
-      },
-      "ShardId": {
-       "fields": {
-        "jobId": {
-         "type": "string",
-         "id": 1
-        },
-        "attempt": {
-         "type": "uint32",
-         "id": 2
-        },
-        "shard": {
-         "type": "uint32",
-         "id": 3
-        }
-       }
-      },
-      "OpenShard": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "parameters": {
-         "rule": "repeated",
-         "type": "TensorShape",
-         "id": 2
-        },
-        "shards": {
-         "type": "uint32",
-         "id": 3
-        },
-        "optimizer": {
-         "type": "ShardOptimizer",
-         "id": 4
-        },
-        "consistency": {
-         "type": "Consistency",
-         "id": 5
-        },
-        "workers": {
-         "type": "uint32",
-         "id": 6
-        },
-        "jobToken": {
-         "type": "bytes",
-         "id": 7
-        },
-        "servers": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 8
-        },
-        "fragments": {
-         "type": "uint32",
-         "id": 9
-        }
-       }
-      },
-      "TensorShape": {
-       "fields": {
-        "name": {
-         "type": "string",
-         "id": 1
-        },
-        "shape": {
-         "rule": "repeated",
-         "type": "uint64",
-         "id": 2
-        }
-       }
-      },
-      "ShardOptimizer": {
-       "fields": {
-        "kind": {
-         "type": "string",
-         "id": 1
-        },
-        "momentum": {
-         "type": "double",
-         "id": 2
-        },
-        "nesterov": {
-         "type": "bool",
-         "id": 3
-        },
-        "beta1": {
-         "type": "double",
-         "id": 4
-        },
-        "beta2": {
-         "type": "double",
-         "id": 5
-        },
-        "epsilon": {
-         "type": "double",
-         "id": 6
-        },
-        "weightDecay": {
-         "type": "double",
-         "id": 7
-        },
-        "maxGradientNorm": {
-         "type": "double",
-         "id": 8
-        },
-        "learningRate": {
-         "type": "double",
-         "id": 9
-        }
-       }
-      },
-      "Consistency": {
-       "fields": {
-        "model": {
-         "type": "string",
-         "id": 1
-        },
-        "staleness": {
-         "type": "uint32",
-         "id": 2
-        },
-        "stragglerMs": {
-         "type": "uint32",
-         "id": 3
-        },
-        "compression": {
-         "type": "string",
-         "id": 4
-        },
-        "pullCompression": {
-         "type": "string",
-         "id": 5
-        }
-       }
-      },
-      "ShardStatus": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "version": {
-         "type": "uint64",
-         "id": 2
-        },
-        "elements": {
-         "type": "uint64",
-         "id": 3
-        },
-        "pushes": {
-         "type": "uint64",
-         "id": 4
-        },
-        "refusedStale": {
-         "type": "uint64",
-         "id": 5
-        },
-        "refusedInvalid": {
-         "type": "uint64",
-         "id": 6
-        },
-        "stragglers": {
-         "type": "uint64",
-         "id": 7
-        },
-        "bytesPushed": {
-         "type": "uint64",
-         "id": 8
-        },
-        "bytesPulled": {
-         "type": "uint64",
-         "id": 9
-        },
-        "dataAddress": {
-         "type": "string",
-         "id": 10
-        },
-        "dataSocket": {
-         "type": "string",
-         "id": 11
-        },
-        "refusedUnauthenticated": {
-         "type": "uint64",
-         "id": 12
-        },
-        "ready": {
-         "type": "bool",
-         "id": 13
-        },
-        "dataPath": {
-         "type": "string",
-         "id": 14
-        },
-        "begunVersion": {
-         "type": "uint64",
-         "id": 15
-        },
-        "workers": {
-         "type": "uint32",
-         "id": 16
-        },
-        "departures": {
-         "type": "uint32",
-         "id": 17
-        }
-       }
-      },
-      "CloseShardReply": {
-       "fields": {}
-      },
-      "CheckpointShard": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "version": {
-         "type": "uint64",
-         "id": 2
-        },
-        "name": {
-         "type": "string",
-         "id": 3
-        },
-        "keep": {
-         "type": "uint32",
-         "id": 4
-        }
-       }
-      },
-      "ListShardCheckpoints": {
-       "fields": {
-        "jobId": {
-         "type": "string",
-         "id": 1
-        }
-       }
-      },
-      "ShardCheckpointNames": {
-       "fields": {
-        "names": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 1
-        }
-       }
-      },
-      "ListCheckpointJobs": {
-       "fields": {}
-      },
-      "CheckpointJobs": {
-       "fields": {
-        "jobs": {
-         "rule": "repeated",
-         "type": "CheckpointJob",
-         "id": 1
-        }
-       }
-      },
-      "CheckpointJob": {
-       "fields": {
-        "jobId": {
-         "type": "string",
-         "id": 1
-        },
-        "idleMs": {
-         "type": "uint64",
-         "id": 2
-        }
-       }
-      },
-      "ForgetJobCheckpoints": {
-       "fields": {
-        "jobId": {
-         "type": "string",
-         "id": 1
-        }
-       }
-      },
-      "ForgetJobReply": {
-       "fields": {}
-      },
-      "ShardCheckpoint": {
-       "fields": {
-        "name": {
-         "type": "string",
-         "id": 1
-        },
-        "version": {
-         "type": "uint64",
-         "id": 2
-        },
-        "bytes": {
-         "type": "uint64",
-         "id": 3
-        },
-        "sha256": {
-         "type": "bytes",
-         "id": 4
-        }
-       }
-      },
-      "RestoreShard": {
-       "fields": {
-        "open": {
-         "type": "OpenShard",
-         "id": 1
-        },
-        "name": {
-         "type": "string",
-         "id": 2
-        },
-        "sources": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 3
-        },
-        "pieces": {
-         "type": "uint32",
-         "id": 4
-        }
-       }
-      },
-      "PullParameters": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "rank": {
-         "type": "uint32",
-         "id": 2
-        },
-        "clock": {
-         "type": "uint64",
-         "id": 3
-        },
-        "held": {
-         "type": "uint64",
-         "id": 4
-        },
-        "plan": {
-         "type": "string",
-         "id": 5
-        }
-       }
-      },
-      "PushParameters": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "rank": {
-         "type": "uint32",
-         "id": 2
-        },
-        "clock": {
-         "type": "uint64",
-         "id": 3
-        },
-        "weight": {
-         "type": "double",
-         "id": 4
-        },
-        "learningRate": {
-         "type": "double",
-         "id": 5
-        },
-        "sources": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 6
-        },
-        "squares": {
-         "type": "double",
-         "id": 7
-        },
-        "plan": {
-         "type": "string",
-         "id": 8
-        }
-       }
-      },
-      "PushReply": {
-       "fields": {
-        "version": {
-         "type": "uint64",
-         "id": 1
-        },
-        "path": {
-         "type": "string",
-         "id": 2
-        }
-       }
-      },
-      "TakePart": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "clock": {
-         "type": "uint64",
-         "id": 2
-        }
-       }
-      },
-      "ShardMember": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "rank": {
-         "type": "uint32",
-         "id": 2
-        },
-        "leaves": {
-         "type": "bool",
-         "id": 3
-        },
-        "incarnation": {
-         "type": "uint32",
-         "id": 4
-        },
-        "certificate": {
-         "type": "string",
-         "id": 5
-        }
-       }
-      },
-      "LostWorker": {
-       "fields": {
-        "jobId": {
-         "type": "string",
-         "id": 1
-        },
-        "attempt": {
-         "type": "uint32",
-         "id": 2
-        },
-        "rank": {
-         "type": "uint32",
-         "id": 3
-        },
-        "incarnation": {
-         "type": "uint32",
-         "id": 4
-        }
-       }
-      },
-      "LostWorkerReply": {
-       "fields": {}
-      },
-      "ShardMemberClock": {
-       "fields": {
-        "clock": {
-         "type": "uint64",
-         "id": 1
-        }
-       }
-      },
-      "NormPart": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "version": {
-         "type": "uint64",
-         "id": 2
-        },
-        "squares": {
-         "type": "double",
-         "id": 3
-        }
-       }
-      },
-      "NormTotal": {
-       "fields": {
-        "squares": {
-         "type": "double",
-         "id": 1
-        }
-       }
-      },
-      "ExportShard": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "checkpoint": {
-         "type": "string",
-         "id": 2
-        }
-       }
-      },
-      "ReplicateShard": {
-       "fields": {
-        "id": {
-         "type": "ShardId",
-         "id": 1
-        },
-        "checkpoint": {
-         "type": "string",
-         "id": 2
-        },
-        "source": {
-         "type": "string",
-         "id": 3
-        },
-        "keep": {
-         "type": "uint32",
-         "id": 4
-        }
-       }
-      },
-      "ParameterChunk": {
-       "fields": {
-        "version": {
-         "type": "uint64",
-         "id": 1
-        },
-        "offset": {
-         "type": "uint64",
-         "id": 2
-        },
-        "data": {
-         "type": "bytes",
-         "id": 3
-        },
-        "totalBytes": {
-         "type": "uint64",
-         "id": 4
-        }
-       }
-      },
-      "Raft": {
-       "methods": {
-        "Introduce": {
-         "requestType": "Introduction",
-         "responseType": "IntroductionReply"
-        },
-        "Progress": {
-         "requestType": "ProgressRequest",
-         "responseType": "ProgressReply"
-        },
-        "Locate": {
-         "requestType": "LocateRequest",
-         "responseType": "LocateReply"
-        }
-       }
-      },
-      "LocateRequest": {
-       "fields": {}
-      },
-      "LocateReply": {
-       "fields": {
-        "port": {
-         "type": "uint32",
-         "id": 1
-        }
-       }
-      },
-      "Introduction": {
-       "fields": {
-        "name": {
-         "type": "string",
-         "id": 1
-        },
-        "nonce": {
-         "type": "string",
-         "id": 2
-        },
-        "address": {
-         "type": "string",
-         "id": 3
-        },
-        "peers": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 4
-        },
-        "member": {
-         "type": "uint32",
-         "id": 5
-        },
-        "supports": {
-         "type": "uint32",
-         "id": 6
-        },
-        "admission": {
-         "type": "bytes",
-         "id": 7
-        },
-        "secretsKeys": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 8
-        }
-       }
-      },
-      "IntroductionReply": {
-       "fields": {
-        "name": {
-         "type": "string",
-         "id": 1
-        },
-        "nonce": {
-         "type": "string",
-         "id": 2
-        },
-        "peers": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 3
-        },
-        "cluster": {
-         "type": "string",
-         "id": 4
-        },
-        "id": {
-         "type": "uint32",
-         "id": 5
-        },
-        "members": {
-         "rule": "repeated",
-         "type": "GroupMember",
-         "id": 6
-        },
-        "lastId": {
-         "type": "uint32",
-         "id": 7
-        },
-        "votes": {
-         "type": "bool",
-         "id": 8
-        },
-        "supports": {
-         "type": "uint32",
-         "id": 9
-        },
-        "secretsKeys": {
-         "rule": "repeated",
-         "type": "string",
-         "id": 10
-        }
-       }
-      },
-      "GroupMember": {
-       "fields": {
-        "id": {
-         "type": "uint32",
-         "id": 1
-        },
-        "name": {
-         "type": "string",
-         "id": 2
-        },
-        "address": {
-         "type": "string",
-         "id": 3
-        },
-        "nonce": {
-         "type": "string",
-         "id": 4
-        }
-       }
-      },
-      "ProgressRequest": {
-       "fields": {}
-      },
-      "ProgressReply": {
-       "fields": {
-        "members": {
-         "rule": "repeated",
-         "type": "MemberProgress",
-         "id": 1
-        }
-       }
-      },
-      "MemberProgress": {
-       "fields": {
-        "id": {
-         "type": "uint32",
-         "id": 1
-        },
-        "match": {
-         "type": "uint64",
-         "id": 2
-        },
-        "active": {
-         "type": "bool",
-         "id": 3
-        },
-        "behind": {
-         "type": "bool",
-         "id": 4
-        }
-       }
-      },
-      "RunningResponses": {
-       "methods": {
-        "Follow": {
-         "requestType": "ResponseToFollow",
-         "responseType": "ResponseProgress",
-         "responseStream": true
-        }
-       }
-      },
-      "ResponseToFollow": {
-       "fields": {
-        "id": {
-         "type": "string",
-         "id": 1
-        },
-        "owner": {
-         "type": "string",
-         "id": 2
-        },
-        "from": {
-         "type": "uint32",
-         "id": 3
-        }
-       }
-      },
-      "ResponseProgress": {
-       "fields": {
-        "json": {
-         "type": "bytes",
-         "id": 1
-        },
-        "isCurrent": {
-         "type": "bool",
-         "id": 2
-        }
-       }
-      },
       "WorkerModels": {
        "methods": {
         "Load": {
@@ -2138,6 +1177,20 @@ export const DESCRIPTORS = `{
         "Pull": {
          "requestType": "PullRequest",
          "responseType": "PullProgress",
+         "responseStream": true
+        },
+        "PlanStages": {
+         "requestType": "PlanStagesRequest",
+         "responseType": "StagePlan"
+        }
+       }
+      },
+      "WorkerStages": {
+       "methods": {
+        "Join": {
+         "requestType": "StageBytes",
+         "requestStream": true,
+         "responseType": "StageBytes",
          "responseStream": true
         }
        }
@@ -2221,8 +1274,191 @@ export const DESCRIPTORS = `{
         "split": {
          "type": "GpuSplit",
          "id": 6
+        },
+        "stage": {
+         "type": "Stage",
+         "id": 7
         }
        }
+      },
+      "Stage": {
+       "fields": {
+        "from": {
+         "type": "uint32",
+         "id": 1
+        },
+        "to": {
+         "type": "uint32",
+         "id": 2
+        },
+        "driver": {
+         "type": "string",
+         "id": 3
+        },
+        "peers": {
+         "rule": "repeated",
+         "type": "StagePeer",
+         "id": 4
+        },
+        "memoryBytes": {
+         "type": "uint64",
+         "id": 5
+        },
+        "contextTokens": {
+         "type": "uint32",
+         "id": 6
+        },
+        "kvTokens": {
+         "type": "uint32",
+         "id": 7
+        },
+        "maxSequences": {
+         "type": "uint32",
+         "id": 8
+        }
+       }
+      },
+      "StagePeer": {
+       "fields": {
+        "node": {
+         "type": "string",
+         "id": 1
+        },
+        "address": {
+         "type": "string",
+         "id": 2
+        },
+        "deployment": {
+         "type": "string",
+         "id": 3
+        },
+        "from": {
+         "type": "uint32",
+         "id": 4
+        },
+        "to": {
+         "type": "uint32",
+         "id": 5
+        },
+        "memoryBytes": {
+         "type": "uint64",
+         "id": 6
+        }
+       }
+      },
+      "PlanStagesRequest": {
+       "fields": {
+        "weights": {
+         "type": "Weights",
+         "id": 1
+        },
+        "options": {
+         "type": "EngineOptions",
+         "id": 2
+        },
+        "workers": {
+         "rule": "repeated",
+         "type": "StageWorker",
+         "id": 3
+        },
+        "maxStages": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "StageWorker": {
+       "fields": {
+        "node": {
+         "type": "string",
+         "id": 1
+        },
+        "memoryBytes": {
+         "type": "uint64",
+         "id": 2
+        }
+       }
+      },
+      "StagePlan": {
+       "fields": {
+        "stages": {
+         "rule": "repeated",
+         "type": "PlannedStage",
+         "id": 1
+        },
+        "contextTokens": {
+         "type": "uint32",
+         "id": 2
+        },
+        "kvTokens": {
+         "type": "uint32",
+         "id": 3
+        },
+        "maxSequences": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "PlannedStage": {
+       "fields": {
+        "node": {
+         "type": "string",
+         "id": 1
+        },
+        "from": {
+         "type": "uint32",
+         "id": 2
+        },
+        "to": {
+         "type": "uint32",
+         "id": 3
+        },
+        "memoryBytes": {
+         "type": "uint64",
+         "id": 4
+        }
+       }
+      },
+      "StageBytes": {
+       "oneofs": {
+        "content": {
+         "oneof": [
+          "open",
+          "opened",
+          "frames"
+         ]
+        }
+       },
+       "fields": {
+        "open": {
+         "type": "OpenStage",
+         "id": 1
+        },
+        "opened": {
+         "type": "StageOpened",
+         "id": 2
+        },
+        "frames": {
+         "type": "bytes",
+         "id": 3
+        }
+       }
+      },
+      "OpenStage": {
+       "fields": {
+        "deployment": {
+         "type": "string",
+         "id": 1
+        },
+        "build": {
+         "type": "string",
+         "id": 2
+        }
+       }
+      },
+      "StageOpened": {
+       "fields": {}
       },
       "GpuSplit": {
        "fields": {
@@ -3209,6 +2445,975 @@ export const DESCRIPTORS = `{
         "usage": {
          "type": "Usage",
          "id": 4
+        }
+       }
+      },
+      "DocumentContents": {
+       "methods": {
+        "Put": {
+         "requestType": "ContentChunk",
+         "requestStream": true,
+         "responseType": "ContentStored",
+         "responseStream": true
+        },
+        "Get": {
+         "requestType": "ContentName",
+         "responseType": "ContentChunk",
+         "responseStream": true
+        },
+        "Missing": {
+         "requestType": "MissingRequest",
+         "responseType": "MissingContents"
+        }
+       }
+      },
+      "ContentChunk": {
+       "fields": {
+        "digest": {
+         "type": "string",
+         "id": 1
+        },
+        "data": {
+         "type": "bytes",
+         "id": 2
+        }
+       }
+      },
+      "ContentStored": {
+       "fields": {}
+      },
+      "ContentName": {
+       "fields": {
+        "digest": {
+         "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "MissingRequest": {
+       "fields": {}
+      },
+      "MissingContents": {
+       "fields": {
+        "count": {
+         "type": "uint64",
+         "id": 1
+        }
+       }
+      },
+      "Enrollment": {
+       "methods": {
+        "Join": {
+         "requestType": "JoinRequest",
+         "responseType": "Certificates"
+        },
+        "Renew": {
+         "requestType": "RenewRequest",
+         "responseType": "Certificates"
+        }
+       }
+      },
+      "JoinRequest": {
+       "fields": {
+        "secret": {
+         "type": "string",
+         "id": 1
+        },
+        "role": {
+         "type": "string",
+         "id": 2
+        },
+        "name": {
+         "type": "string",
+         "id": 3
+        },
+        "csr": {
+         "type": "string",
+         "id": 4
+        }
+       }
+      },
+      "RenewRequest": {
+       "fields": {
+        "csr": {
+         "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "Certificates": {
+       "fields": {
+        "certificate": {
+         "type": "string",
+         "id": 1
+        },
+        "authority": {
+         "type": "string",
+         "id": 2
+        },
+        "authorityKey": {
+         "type": "string",
+         "id": 3
+        }
+       }
+      },
+      "EventEntries": {
+       "methods": {
+        "Read": {
+         "requestType": "EventRange",
+         "responseType": "EventBytes"
+        },
+        "ReadHashes": {
+         "requestType": "EventRange",
+         "responseType": "EventHashes"
+        }
+       }
+      },
+      "EventRange": {
+       "fields": {
+        "origin": {
+         "type": "string",
+         "id": 1
+        },
+        "first": {
+         "type": "uint64",
+         "id": 2
+        },
+        "limit": {
+         "type": "uint32",
+         "id": 3
+        }
+       }
+      },
+      "EventBytes": {
+       "fields": {
+        "entries": {
+         "rule": "repeated",
+         "type": "bytes",
+         "id": 1
+        }
+       }
+      },
+      "EventHashes": {
+       "fields": {
+        "hashes": {
+         "type": "bytes",
+         "id": 1
+        }
+       }
+      },
+      "ParameterShards": {
+       "methods": {
+        "Open": {
+         "requestType": "OpenShard",
+         "responseType": "ShardStatus"
+        },
+        "Status": {
+         "requestType": "ShardId",
+         "responseType": "ShardStatus"
+        },
+        "Close": {
+         "requestType": "ShardId",
+         "responseType": "CloseShardReply"
+        },
+        "ChangeMember": {
+         "requestType": "ShardMember",
+         "responseType": "ShardMemberClock"
+        },
+        "ReleaseWorker": {
+         "requestType": "LostWorker",
+         "responseType": "LostWorkerReply"
+        },
+        "Checkpoint": {
+         "requestType": "CheckpointShard",
+         "responseType": "ShardCheckpoint"
+        },
+        "ListCheckpoints": {
+         "requestType": "ListShardCheckpoints",
+         "responseType": "ShardCheckpointNames"
+        },
+        "ListCheckpointJobs": {
+         "requestType": ".heddle.v1.ListCheckpointJobs",
+         "responseType": "CheckpointJobs"
+        },
+        "ForgetJob": {
+         "requestType": "ForgetJobCheckpoints",
+         "responseType": "ForgetJobReply"
+        },
+        "Restore": {
+         "requestType": "RestoreShard",
+         "responseType": "ShardStatus"
+        },
+        "Pull": {
+         "requestType": "PullParameters",
+         "responseType": "ParameterChunk",
+         "responseStream": true
+        },
+        "Push": {
+         "requestType": "PushParameters",
+         "responseType": "PushReply"
+        },
+        "AddNorm": {
+         "requestType": "NormPart",
+         "responseType": "NormTotal"
+        },
+        "Export": {
+         "requestType": "ExportShard",
+         "responseType": "ParameterChunk",
+         "responseStream": true
+        },
+        "Replicate": {
+         "requestType": "ReplicateShard",
+         "responseType": "ShardCheckpoint"
+        }
+       }
+      },
+      "PartSource": {
+       "methods": {
+        "Take": {
+         "requestType": "TakePart",
+         "responseType": "ParameterChunk",
+         "responseStream": true
+        }
+       }
+      },
+      "ShardId": {
+       "fields": {
+        "jobId": {
+         "type": "string",
+         "id": 1
+        },
+        "attempt": {
+         "type": "uint32",
+         "id": 2
+        },
+        "shard": {
+         "type": "uint32",
+         "id": 3
+        }
+       }
+      },
+      "OpenShard": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "parameters": {
+         "rule": "repeated",
+         "type": "TensorShape",
+         "id": 2
+        },
+        "shards": {
+         "type": "uint32",
+         "id": 3
+        },
+        "optimizer": {
+         "type": "ShardOptimizer",
+         "id": 4
+        },
+        "consistency": {
+         "type": "Consistency",
+         "id": 5
+        },
+        "workers": {
+         "type": "uint32",
+         "id": 6
+        },
+        "jobToken": {
+         "type": "bytes",
+         "id": 7
+        },
+        "servers": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 8
+        },
+        "fragments": {
+         "type": "uint32",
+         "id": 9
+        }
+       }
+      },
+      "TensorShape": {
+       "fields": {
+        "name": {
+         "type": "string",
+         "id": 1
+        },
+        "shape": {
+         "rule": "repeated",
+         "type": "uint64",
+         "id": 2
+        }
+       }
+      },
+      "ShardOptimizer": {
+       "fields": {
+        "kind": {
+         "type": "string",
+         "id": 1
+        },
+        "momentum": {
+         "type": "double",
+         "id": 2
+        },
+        "nesterov": {
+         "type": "bool",
+         "id": 3
+        },
+        "beta1": {
+         "type": "double",
+         "id": 4
+        },
+        "beta2": {
+         "type": "double",
+         "id": 5
+        },
+        "epsilon": {
+         "type": "double",
+         "id": 6
+        },
+        "weightDecay": {
+         "type": "double",
+         "id": 7
+        },
+        "maxGradientNorm": {
+         "type": "double",
+         "id": 8
+        },
+        "learningRate": {
+         "type": "double",
+         "id": 9
+        }
+       }
+      },
+      "Consistency": {
+       "fields": {
+        "model": {
+         "type": "string",
+         "id": 1
+        },
+        "staleness": {
+         "type": "uint32",
+         "id": 2
+        },
+        "stragglerMs": {
+         "type": "uint32",
+         "id": 3
+        },
+        "compression": {
+         "type": "string",
+         "id": 4
+        },
+        "pullCompression": {
+         "type": "string",
+         "id": 5
+        }
+       }
+      },
+      "ShardStatus": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "version": {
+         "type": "uint64",
+         "id": 2
+        },
+        "elements": {
+         "type": "uint64",
+         "id": 3
+        },
+        "pushes": {
+         "type": "uint64",
+         "id": 4
+        },
+        "refusedStale": {
+         "type": "uint64",
+         "id": 5
+        },
+        "refusedInvalid": {
+         "type": "uint64",
+         "id": 6
+        },
+        "stragglers": {
+         "type": "uint64",
+         "id": 7
+        },
+        "bytesPushed": {
+         "type": "uint64",
+         "id": 8
+        },
+        "bytesPulled": {
+         "type": "uint64",
+         "id": 9
+        },
+        "dataAddress": {
+         "type": "string",
+         "id": 10
+        },
+        "dataSocket": {
+         "type": "string",
+         "id": 11
+        },
+        "refusedUnauthenticated": {
+         "type": "uint64",
+         "id": 12
+        },
+        "ready": {
+         "type": "bool",
+         "id": 13
+        },
+        "dataPath": {
+         "type": "string",
+         "id": 14
+        },
+        "begunVersion": {
+         "type": "uint64",
+         "id": 15
+        },
+        "workers": {
+         "type": "uint32",
+         "id": 16
+        },
+        "departures": {
+         "type": "uint32",
+         "id": 17
+        }
+       }
+      },
+      "CloseShardReply": {
+       "fields": {}
+      },
+      "CheckpointShard": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "version": {
+         "type": "uint64",
+         "id": 2
+        },
+        "name": {
+         "type": "string",
+         "id": 3
+        },
+        "keep": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "ListShardCheckpoints": {
+       "fields": {
+        "jobId": {
+         "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "ShardCheckpointNames": {
+       "fields": {
+        "names": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "ListCheckpointJobs": {
+       "fields": {}
+      },
+      "CheckpointJobs": {
+       "fields": {
+        "jobs": {
+         "rule": "repeated",
+         "type": "CheckpointJob",
+         "id": 1
+        }
+       }
+      },
+      "CheckpointJob": {
+       "fields": {
+        "jobId": {
+         "type": "string",
+         "id": 1
+        },
+        "idleMs": {
+         "type": "uint64",
+         "id": 2
+        }
+       }
+      },
+      "ForgetJobCheckpoints": {
+       "fields": {
+        "jobId": {
+         "type": "string",
+         "id": 1
+        }
+       }
+      },
+      "ForgetJobReply": {
+       "fields": {}
+      },
+      "ShardCheckpoint": {
+       "fields": {
+        "name": {
+         "type": "string",
+         "id": 1
+        },
+        "version": {
+         "type": "uint64",
+         "id": 2
+        },
+        "bytes": {
+         "type": "uint64",
+         "id": 3
+        },
+        "sha256": {
+         "type": "bytes",
+         "id": 4
+        }
+       }
+      },
+      "RestoreShard": {
+       "fields": {
+        "open": {
+         "type": "OpenShard",
+         "id": 1
+        },
+        "name": {
+         "type": "string",
+         "id": 2
+        },
+        "sources": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 3
+        },
+        "pieces": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "PullParameters": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "rank": {
+         "type": "uint32",
+         "id": 2
+        },
+        "clock": {
+         "type": "uint64",
+         "id": 3
+        },
+        "held": {
+         "type": "uint64",
+         "id": 4
+        },
+        "plan": {
+         "type": "string",
+         "id": 5
+        }
+       }
+      },
+      "PushParameters": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "rank": {
+         "type": "uint32",
+         "id": 2
+        },
+        "clock": {
+         "type": "uint64",
+         "id": 3
+        },
+        "weight": {
+         "type": "double",
+         "id": 4
+        },
+        "learningRate": {
+         "type": "double",
+         "id": 5
+        },
+        "sources": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 6
+        },
+        "squares": {
+         "type": "double",
+         "id": 7
+        },
+        "plan": {
+         "type": "string",
+         "id": 8
+        }
+       }
+      },
+      "PushReply": {
+       "fields": {
+        "version": {
+         "type": "uint64",
+         "id": 1
+        },
+        "path": {
+         "type": "string",
+         "id": 2
+        }
+       }
+      },
+      "TakePart": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "clock": {
+         "type": "uint64",
+         "id": 2
+        }
+       }
+      },
+      "ShardMember": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "rank": {
+         "type": "uint32",
+         "id": 2
+        },
+        "leaves": {
+         "type": "bool",
+         "id": 3
+        },
+        "incarnation": {
+         "type": "uint32",
+         "id": 4
+        },
+        "certificate": {
+         "type": "string",
+         "id": 5
+        }
+       }
+      },
+      "LostWorker": {
+       "fields": {
+        "jobId": {
+         "type": "string",
+         "id": 1
+        },
+        "attempt": {
+         "type": "uint32",
+         "id": 2
+        },
+        "rank": {
+         "type": "uint32",
+         "id": 3
+        },
+        "incarnation": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "LostWorkerReply": {
+       "fields": {}
+      },
+      "ShardMemberClock": {
+       "fields": {
+        "clock": {
+         "type": "uint64",
+         "id": 1
+        }
+       }
+      },
+      "NormPart": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "version": {
+         "type": "uint64",
+         "id": 2
+        },
+        "squares": {
+         "type": "double",
+         "id": 3
+        }
+       }
+      },
+      "NormTotal": {
+       "fields": {
+        "squares": {
+         "type": "double",
+         "id": 1
+        }
+       }
+      },
+      "ExportShard": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "checkpoint": {
+         "type": "string",
+         "id": 2
+        }
+       }
+      },
+      "ReplicateShard": {
+       "fields": {
+        "id": {
+         "type": "ShardId",
+         "id": 1
+        },
+        "checkpoint": {
+         "type": "string",
+         "id": 2
+        },
+        "source": {
+         "type": "string",
+         "id": 3
+        },
+        "keep": {
+         "type": "uint32",
+         "id": 4
+        }
+       }
+      },
+      "ParameterChunk": {
+       "fields": {
+        "version": {
+         "type": "uint64",
+         "id": 1
+        },
+        "offset": {
+         "type": "uint64",
+         "id": 2
+        },
+        "data": {
+         "type": "bytes",
+         "id": 3
+        },
+        "totalBytes": {
+         "type": "uint64",
+         "id": 4
+        }
+       }
+      },
+      "Raft": {
+       "methods": {
+        "Introduce": {
+         "requestType": "Introduction",
+         "responseType": "IntroductionReply"
+        },
+        "Progress": {
+         "requestType": "ProgressRequest",
+         "responseType": "ProgressReply"
+        },
+        "Locate": {
+         "requestType": "LocateRequest",
+         "responseType": "LocateReply"
+        }
+       }
+      },
+      "LocateRequest": {
+       "fields": {}
+      },
+      "LocateReply": {
+       "fields": {
+        "port": {
+         "type": "uint32",
+         "id": 1
+        }
+       }
+      },
+      "Introduction": {
+       "fields": {
+        "name": {
+         "type": "string",
+         "id": 1
+        },
+        "nonce": {
+         "type": "string",
+         "id": 2
+        },
+        "address": {
+         "type": "string",
+         "id": 3
+        },
+        "peers": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 4
+        },
+        "member": {
+         "type": "uint32",
+         "id": 5
+        },
+        "supports": {
+         "type": "uint32",
+         "id": 6
+        },
+        "admission": {
+         "type": "bytes",
+         "id": 7
+        },
+        "secretsKeys": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 8
+        }
+       }
+      },
+      "IntroductionReply": {
+       "fields": {
+        "name": {
+         "type": "string",
+         "id": 1
+        },
+        "nonce": {
+         "type": "string",
+         "id": 2
+        },
+        "peers": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 3
+        },
+        "cluster": {
+         "type": "string",
+         "id": 4
+        },
+        "id": {
+         "type": "uint32",
+         "id": 5
+        },
+        "members": {
+         "rule": "repeated",
+         "type": "GroupMember",
+         "id": 6
+        },
+        "lastId": {
+         "type": "uint32",
+         "id": 7
+        },
+        "votes": {
+         "type": "bool",
+         "id": 8
+        },
+        "supports": {
+         "type": "uint32",
+         "id": 9
+        },
+        "secretsKeys": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 10
+        }
+       }
+      },
+      "GroupMember": {
+       "fields": {
+        "id": {
+         "type": "uint32",
+         "id": 1
+        },
+        "name": {
+         "type": "string",
+         "id": 2
+        },
+        "address": {
+         "type": "string",
+         "id": 3
+        },
+        "nonce": {
+         "type": "string",
+         "id": 4
+        }
+       }
+      },
+      "ProgressRequest": {
+       "fields": {}
+      },
+      "ProgressReply": {
+       "fields": {
+        "members": {
+         "rule": "repeated",
+         "type": "MemberProgress",
+         "id": 1
+        }
+       }
+      },
+      "MemberProgress": {
+       "fields": {
+        "id": {
+         "type": "uint32",
+         "id": 1
+        },
+        "match": {
+         "type": "uint64",
+         "id": 2
+        },
+        "active": {
+         "type": "bool",
+         "id": 3
+        },
+        "behind": {
+         "type": "bool",
+         "id": 4
+        }
+       }
+      },
+      "RunningResponses": {
+       "methods": {
+        "Follow": {
+         "requestType": "ResponseToFollow",
+         "responseType": "ResponseProgress",
+         "responseStream": true
+        }
+       }
+      },
+      "ResponseToFollow": {
+       "fields": {
+        "id": {
+         "type": "string",
+         "id": 1
+        },
+        "owner": {
+         "type": "string",
+         "id": 2
+        },
+        "from": {
+         "type": "uint32",
+         "id": 3
+        }
+       }
+      },
+      "ResponseProgress": {
+       "fields": {
+        "json": {
+         "type": "bytes",
+         "id": 1
+        },
+        "isCurrent": {
+         "type": "bool",
+         "id": 2
         }
        }
       }

@@ -14,6 +14,8 @@ export interface ShardDemand {
   readonly kvTokens: number;
   /** Memory of a shard beside its weights and its cache. */
   readonly overheadBytes: number;
+  /** 1 if absent. */
+  readonly minStages?: number | undefined;
   readonly maxStages: number;
 }
 
@@ -62,7 +64,10 @@ export function planStages(
       }
     }
   }
-  const found = best.find((reached) => reached.has(model.blocks))?.get(model.blocks);
+  const { minStages = 1 } = demand;
+  const found = best
+    .find((reached, stages) => stages >= minStages && reached.has(model.blocks))
+    ?.get(model.blocks);
   return found && stagesOf(found);
 }
 
@@ -115,7 +120,8 @@ interface ModelSizes {
   readonly shared: number;
 }
 
-function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
+/** What the parts of a model take. */
+export function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
   const ofBlocks = new Array<number>(blocks).fill(0);
   let [embedding, output, shared] = [0, 0, 0];
   for (const { name, sizeBytes = 0 } of file.tensors) {

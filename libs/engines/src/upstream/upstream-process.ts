@@ -1,12 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { extname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 
 /** A server that workers may start, as their administrator configures it. */
 export interface UpstreamCommand {
@@ -22,7 +22,6 @@ export interface UpstreamCommand {
 const MAX_ERROR_OUTPUT = 2000;
 /** From the request to end to the end by force. */
 const END_MS = 5_000;
-const BYTES_PER_KIB = 1024;
 
 /** A server in a process of its own, which ends with this one. */
 export class UpstreamProcess {
@@ -77,12 +76,7 @@ export class UpstreamProcess {
   }
 
   get residentBytes(): number {
-    try {
-      const status = readFileSync(`/proc/${this.#child.pid}/status`, "utf8");
-      return Number(/^VmRSS:\s*(\d+)/m.exec(status)?.[1] ?? 0) * BYTES_PER_KIB;
-    } catch {
-      return 0; // It is gone, or this is no Linux.
-    }
+    return residentBytesOf(this.#child.pid);
   }
 
   /** Ends it and what it has started. */

@@ -169,6 +169,17 @@ describe("models", () => {
     ["options.threads", { id: "a", source: "builtin://tiny", options: { threads: 0 } }],
     ["replicas", { id: "a", source: "builtin://tiny", replicas: "some" }],
     ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 17 } }],
+    ["placement", { id: "a", source: "builtin://tiny", placement: "split" }],
+    [
+      "placement",
+      { id: "a", source: "builtin://tiny", placement: "sharded", options: { device: "0" } },
+    ],
+    [
+      "replicas",
+      { id: "a", source: "builtin://tiny", placement: "sharded", replicas: "every-worker" },
+    ],
+    ["max_stages", { id: "a", source: "builtin://tiny", placement: "whole", max_stages: 2 }],
+    ["max_stages", { id: "a", source: "builtin://tiny", max_stages: 17 }],
     [
       "options.tensor_split",
       { id: "a", source: "builtin://tiny", options: { tensor_split: [1, 1] } },

@@ -4,11 +4,11 @@ import type { RegisterModelRequest, RequestedScaling } from "@heddle/contracts/a
 import type {
   DeploymentSpec,
   EngineOptions,
-  GpuSplit,
   LlamaDeployment,
   UpstreamDeployment,
   WeightsSpec,
 } from "@heddle/contracts/engine";
+import type { GpuSplit, ModelPlacement } from "@heddle/contracts/models/model-division";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
@@ -57,7 +57,14 @@ function servedBy(request: RegisterModelRequest): Served {
   if (engine.kind === "openai") return upstreamOf(request, engine);
   const split = splitOf(request);
   const weights = weightsOf(request);
-  return { engine: "llama", weights, options: optionsOf(request.options), ...(split && { split }) };
+  const placement = placementOf(request);
+  return {
+    engine: "llama",
+    weights,
+    options: optionsOf(request.options),
+    ...(split && { split }),
+    ...(placement && { placement }),
+  };
 }
 
 function upstreamOf(request: RegisterModelRequest, engine: RequestedUpstream): Served {
@@ -171,6 +178,22 @@ function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefine
   return { gpuCount, gpuTypes: typeof types === "string" ? [types] : types, gpuMemoryGb };
 }
 
+/** How workers may divide the model; undefined for the default. */
+function placementOf(request: RegisterModelRequest): ModelPlacement | undefined {
+  const { placement: mode, max_stages: maxStages, resources, options, replicas } = request;
+  if (mode === undefined && maxStages === undefined) return undefined;
+  if (mode === "whole" && maxStages !== undefined) {
+    throw invalid("max_stages", "a `whole` model has no stages");
+  }
+  if (mode === "sharded" && (resources || (options.device ?? "cpu") !== "cpu")) {
+    throw invalid("placement", "stages run on CPUs: leave out `resources` and `options.device`");
+  }
+  if (mode === "sharded" && replicas === "every-worker") {
+    throw invalid("replicas", "give a number: several workers have one replica");
+  }
+  return { mode: mode ?? "auto", ...(maxStages !== undefined && { maxStages }) };
+}
+
 /** Of a model that needs several GPUs. */
 function splitOf({ options, resources }: RegisterModelRequest): GpuSplit | undefined {
   if (resources === undefined || resources.gpu_count < 2) return undefined;
@@ -266,7 +289,9 @@ function canonical(served: Served, resources: ReplicaResources | undefined): str
   const upstream = served.engine === "openai" ? [sorted(served.upstream)] : [];
   const needs = resources ? [resources] : [];
   const split = served.engine === "llama" && served.split ? [sorted(served.split)] : [];
-  const parts = [...(file ?? [null, null]), sorted(options), ...upstream, ...needs, ...split];
+  const placed = served.engine === "llama" && served.placement ? [sorted(served.placement)] : [];
+  const how = [...upstream, ...needs, ...split, ...placed];
+  const parts = [...(file ?? [null, null]), sorted(options), ...how];
   return JSON.stringify(parts);
 }
 

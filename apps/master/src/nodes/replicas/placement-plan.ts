@@ -32,7 +32,7 @@ export interface PlacementAction {
  * - Replicas stay where they are; new ones go to workers with the fewest deployments.
  * - A failed replica stays, with its reason, until enough others are ready; unloading it would
  *   forget its failures.
- * - Deployments in `places` (by deployment, then worker) run only where the scheduler placed them.
+ * - What is in `places` (by deployment or stage of one, then worker) runs only there.
  * - Deterministic: the same view gives the same actions.
  */
 export function planPlacement(
@@ -43,12 +43,9 @@ export function planPlacement(
   const actions: PlacementAction[] = [];
   const workers = all.filter((worker) => worker.leaving === undefined);
   const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
+  for (const [key, own] of places) actions.push(...scheduled(key, all, own));
   for (const [deployment, { replicas }] of deployments) {
-    const own = places.get(deployment);
-    if (own) {
-      actions.push(...scheduled(deployment, all, own));
-      continue;
-    }
+    if (places.has(deployment)) continue;
     actions.push(...leavers(deployment, all));
     const wanted = replicas === "every-worker" ? workers.length : replicas;
     const ranked = rankWorkers(workers, deployment, counts);
@@ -70,7 +67,8 @@ export function planPlacement(
       }
     }
   }
-  return [...actions, ...unwanted(deployments, all)];
+  const isWanted = (key: string) => deployments.has(key) || places.has(key);
+  return [...actions, ...unwanted(isWanted, all)];
 }
 
 /** Replicas that leave with their workers. The only ready one stays while its worker drains. */
@@ -143,12 +141,12 @@ function replicaOn({ replicas }: PlacementWorker, deployment: string): PlacedRep
 }
 
 function unwanted(
-  deployments: ReadonlyMap<string, DeploymentRecord>,
+  isWanted: (key: string) => boolean,
   workers: readonly PlacementWorker[],
 ): PlacementAction[] {
   return workers.flatMap(({ id, replicas }) =>
     replicas
-      .filter(({ deployment, phase }) => !deployments.has(deployment) && phase !== "unloading")
+      .filter(({ deployment, phase }) => !isWanted(deployment) && phase !== "unloading")
       .map(({ deployment }) => ({ type: "unload", worker: id, deployment })),
   );
 }

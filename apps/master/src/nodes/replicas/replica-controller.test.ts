@@ -40,6 +40,7 @@ class Bench {
     const nodes = {
       workers: () => (this.isLive ? [this.#node] : []),
       nodes: () => [],
+      divisionFailures: new Map(),
       *incarnations() {
         yield "i1";
       },

@@ -11,9 +11,11 @@ import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { AttachedNode } from "../attached-node.ts";
 import { leaving } from "../leaving.ts";
-import { type LoadBlocker, loadBlocker } from "../machine-offers.ts";
+import { type LoadBlocker, loadBlocker, modelMemory } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
+import { stagedDeployment } from "./staged-replica.ts";
+import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** How long the attempts in a process are kept after it detached, since it may return. */
@@ -23,8 +25,13 @@ const SCALING_GRACE_MS = 600_000;
 /** After this long without a leader a majority of the masters is gone; elections take seconds. */
 const LEADERLESS_MS = 10_000;
 
+const NO_FAILURES: ReadonlyMap<string, string> = new Map();
+
 /** What placement needs of the nodes. */
-type PlacedNodes = Pick<NodeRegistry, "workers" | "nodes" | "incarnations" | "onChange">;
+type PlacedNodes = Pick<
+  NodeRegistry,
+  "workers" | "nodes" | "incarnations" | "onChange" | "divisionFailures"
+>;
 
 /** This master's last action for one deployment in one process of a worker. */
 interface Attempt {
@@ -68,6 +75,8 @@ export class ReplicaController {
   readonly #attempts = new Map<string, Attempt>();
   /** By scheduled deployment, then worker: the places. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
+  readonly #staged: StagedReplicas;
+  #stages: StagePlaces = new Map();
   /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
@@ -87,6 +96,7 @@ export class ReplicaController {
     this.#clock = options.clock;
     this.#random = options.random;
     this.#log = options.log;
+    this.#staged = new StagedReplicas({ ...options, onChange: () => this.#nextRun.request() });
     this.#unsubscribes = [
       registry.onChange((change) => {
         if (change === "nodes") this.#nextRun.request();
@@ -97,17 +107,24 @@ export class ReplicaController {
 
   close(): void {
     this.#closed = true;
+    this.#staged.close();
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
   }
 
   #reconcile(): void {
     const isLeader = isActiveLeader(this.#control);
     const isLeaderless = this.#isLeaderless();
+    if (!isLeader) {
+      this.#staged.clear();
+      this.#registry.divisionFailures = NO_FAILURES;
+    }
     if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
+    this.#stages = this.#staged.places(deployments, this.#candidates(workers), isLeader);
+    this.#registry.divisionFailures = this.#staged.failures();
     this.#forgetGone();
     let blocker: LoadBlocker | undefined;
     const hasRoom = (nodeId: string, deployment: string) => {
@@ -117,7 +134,7 @@ export class ReplicaController {
     const plan = planPlacement(
       deployments,
       workers.map((worker) => this.#view(worker, hasRoom)),
-      this.#places,
+      new Map<string, ReadonlyMap<string, unknown>>([...this.#places, ...this.#stages]),
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
@@ -126,6 +143,18 @@ export class ReplicaController {
       if (this.#finishesCalls(worker, action)) continue;
       if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
+  }
+
+  #candidates(workers: readonly AttachedNode[]): StageCandidate[] {
+    let memory: ReturnType<typeof modelMemory> | undefined;
+    return workers.map((node) => ({
+      node,
+      memoryBytes: (deployment) => {
+        memory ??= modelMemory(this.#registry.nodes(), this.#control);
+        return memory(node.id, (key) => (stagedDeployment(key) ?? key) === deployment);
+      },
+      leaving: leaving(this.#control.state, node.id),
+    }));
   }
 
   /** Whether no leader has been known here for long. */
@@ -228,6 +257,8 @@ export class ReplicaController {
 
   /** The specification for the worker, with the device from the scheduler, if any. */
   #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
+    const stages = this.#stages.get(deployment);
+    if (stages) return stages.get(id);
     const record = this.#control.state.deployments.get(deployment);
     const places = this.#places.get(deployment);
     if (!record || !places) return record?.spec;

@@ -26,7 +26,7 @@ import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds
 import { Drafter } from "../speculation/drafter.ts";
 import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
-import { Batch, DECODED, NO_KV_SLOT } from "./batch.ts";
+import { Batch, DECODED, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
 import { GrammarShelf } from "./grammar-shelf.ts";
@@ -373,8 +373,13 @@ export class BatchLoop {
   #decode(): boolean {
     this.#adapters.apply(this.#members[0]?.adapter ?? 0);
     const answer = this.#model.decode(this.#batch);
+    if (answer !== DECODED) for (const sequence of this.#members) sequence.drafted = 0;
+    if (answer === STAGES_LOST) {
+      while (this.#cache.running.size > 0) this.#preemptYoungest();
+      this.#cache.evictAll();
+      return false;
+    }
     if (answer === NO_KV_SLOT) {
-      for (const sequence of this.#members) sequence.drafted = 0;
       if (this.#cache.evictAll() > 0) return false;
       if (this.#cache.running.size < 2) throw new Error("one sequence does not fit the KV cache");
       this.#preemptYoungest();

@@ -5,6 +5,8 @@ import type { BatchStruct } from "../native/bindings.ts";
 /** `llama_decode` answers: done, and no room in the cache for the batch. */
 export const DECODED = 0;
 export const NO_KV_SLOT = 1;
+/** No answer of the library: the stages before this one have lost all tokens. */
+export const STAGES_LOST = -1_000;
 
 /** Tokens per decode; also what a prompt gets per step while nothing decodes. */
 export const BATCH_TOKENS = 512;

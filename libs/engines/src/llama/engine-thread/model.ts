@@ -22,7 +22,7 @@ import { STAGES_FD } from "../protocol/child-protocol.ts";
 import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
 import { MAX_DRAFT_TOKENS } from "../speculation/drafter.ts";
 import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
-import { BATCH_TOKENS, type Batch, NO_KV_SLOT } from "./batch.ts";
+import { BATCH_TOKENS, type Batch, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
@@ -302,7 +302,8 @@ function decoderOf(
   if (!ring) return (batch) => llama.decode(context, batch.struct);
   return (batch) => {
     const hidden = ring.decode(batch);
-    if (!hidden) return NO_KV_SLOT;
+    if (hidden === "full") return NO_KV_SLOT;
+    if (hidden === "lost") return STAGES_LOST;
     batch.setRows(hidden);
     const answer = llama.decode(context, batch.struct);
     if (answer === NO_KV_SLOT) ring.undo(batch);

@@ -1,4 +1,4 @@
-import { type GpuSplit, SPLIT_MODES } from "@heddle/contracts/engine";
+import { type GpuSplit, SPLIT_MODES } from "@heddle/contracts/models/model-division";
 import koffi from "koffi";
 import type { ModelParams, Pointer } from "./layouts.ts";
 

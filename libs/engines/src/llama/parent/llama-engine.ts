@@ -11,9 +11,9 @@ import type {
   EngineLoad,
   EngineOptions,
   EngineRequest,
-  GpuSplit,
   SubmitOptions,
 } from "@heddle/contracts/engine";
+import type { GpuSplit } from "@heddle/contracts/models/model-division";
 import { MAX_RUNNING_SEQUENCES } from "../kv-cache/kv-limits.ts";
 import type { ChildEvents, ChildLoad, ChildStart } from "../protocol/child-protocol.ts";
 import { CHILD_TIMEOUTS, type ChildTimeouts, EngineChild } from "./engine-child.ts";
@@ -266,7 +266,7 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     device,
     gpuLayers: options.gpuLayers ?? -1,
     split,
-    threads: options.threads ?? Math.max(1, physicalCores() - 1),
+    threads: options.threads ?? defaultThreads(),
     maxSequences,
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
     draftTokens: options.decoding?.draftTokens,
@@ -276,6 +276,11 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     kvTokens,
     chatTemplate,
   };
+}
+
+/** Threads of an engine whose options leave them open. */
+export function defaultThreads(): number {
+  return Math.max(1, physicalCores() - 1);
 }
 
 /**

@@ -5,9 +5,9 @@ import type {
   EngineInfo,
   EngineLoad,
   EngineRequest,
-  GpuSplit,
   SubmitOptions,
 } from "@heddle/contracts/engine";
+import type { GpuSplit } from "@heddle/contracts/models/model-division";
 
 /** How an engine process is started; everything that hardware decides is settled. */
 export interface ChildStart {

@@ -1,9 +1,5 @@
-import type {
-  DeterministicMode,
-  EngineFailure,
-  EngineInfo,
-  GpuSplit,
-} from "@heddle/contracts/engine";
+import type { DeterministicMode, EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type { GpuSplit } from "@heddle/contracts/models/model-division";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";

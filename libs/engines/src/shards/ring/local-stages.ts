@@ -1,11 +1,12 @@
 import type { Duplex } from "node:stream";
-import { joinStages } from "./join-stages.ts";
+import { AppError } from "@heddle/base/errors";
+import { StageHub } from "./stage-hub.ts";
 import { type StageProcess, startStage } from "./stage-process.ts";
 import type { StageStart } from "./stage-protocol.ts";
 
 /**
- * The stages of a model but for the last, all as processes of this machine. Each process of the last
- * stage's engine gets new ones: what it knows of their caches begins empty.
+ * The stages of a model but for the last, all as processes of this machine. After a loss all are
+ * started again.
  */
 export class LocalStages {
   readonly #starts: readonly StageStart[];
@@ -25,7 +26,8 @@ export class LocalStages {
 
   /** For LlamaEngineOptions.joinStages. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
-    this.#start(link).catch(() => link.destroy());
+    const connect = (signal: AbortSignal) => this.#start(signal);
+    new StageHub(link, { connect, silenceMs: this.#silenceMs });
   };
 
   async close(): Promise<void> {
@@ -33,24 +35,15 @@ export class LocalStages {
     await Promise.all(this.#stages.map((stage) => stage.close()));
   }
 
-  async #start(link: Duplex): Promise<void> {
+  async #start(signal: AbortSignal): Promise<readonly Duplex[]> {
     await Promise.all(this.#stages.map((stage) => stage.close()));
-    const cancel = new AbortController();
-    link.once("close", () => cancel.abort());
-    const starting = this.#starts.map((start) => startStage(start, cancel.signal));
+    const starting = this.#starts.map((start) => startStage(start, signal));
     const settled = await Promise.allSettled(starting);
     const stages = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
-    const isWhole = stages.length === this.#starts.length && !link.destroyed && !this.#closed;
-    if (!isWhole) {
-      await Promise.all(stages.map((stage) => stage.close()));
-      link.destroy();
-      return;
-    }
     this.#stages = stages;
-    joinStages(
-      link,
-      stages.map(({ frames }) => frames),
-      this.#silenceMs,
-    );
+    const failed = settled.find((each) => each.status === "rejected");
+    if (!failed && !this.#closed) return stages.map(({ frames }) => frames);
+    await Promise.all(stages.map((stage) => stage.close()));
+    throw failed?.reason ?? new AppError("cancelled", "the stages were closed");
   }
 }

@@ -27,6 +27,12 @@ export interface StageFrame {
 /** All rows were decoded, or none, for want of cells. */
 export const STAGE_OK = 0;
 export const STAGE_FULL = 1;
+/** The epoch has ended, since a stage is lost. */
+const STAGE_LOST = 2;
+
+export function endsEpoch({ status }: StageFrame): boolean {
+  return status === STAGE_LOST;
+}
 
 /** Of a change of the caches. */
 export const CHANGE_NUMBERS = 4;
@@ -58,6 +64,17 @@ export function frameBytes(header: Uint8Array): number {
   const bytes = HEADER_BYTES + 4 * numbersOf(changes, rows, rowLength);
   if (at(0) + 4 !== bytes) throw broken(`it says that it has ${at(0) + 4} bytes, not ${bytes}`);
   return bytes;
+}
+
+/** The epoch of a frame with this header. */
+export function frameEpoch(header: Uint8Array): number {
+  return new DataView(header.buffer, header.byteOffset, HEADER_BYTES).getUint32(8, true);
+}
+
+/** What the last stage reads in place of an answer, where the epoch has ended. */
+export function lostFrame(epoch: number): Uint8Array {
+  const bytes = HEADER_BYTES - 4;
+  return new Uint8Array(Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0).buffer);
 }
 
 /** Reads a whole frame; its parts share the memory. */

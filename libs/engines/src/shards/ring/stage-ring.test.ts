@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { type Random, seededRandom } from "@heddle/base/random";
 import { expect, onTestFinished, test } from "vitest";
 import { FramePipe } from "./frame-pipe.ts";
+import { FrameSplitter } from "./frame-splitter.ts";
 import {
   frameBytes,
   frameParts,
@@ -64,6 +65,22 @@ test("stage frame: a header with a wrong number is refused", () => {
     const isSame = at === 7 && bytes.readUInt32LE(24) === 0;
     if (!isSame) expect(() => frameBytes(broken), `number ${at}`).toThrow(/frame between stages/);
   }
+});
+
+test("stage frame: a stream that is cut anywhere gives whole frames again", () => {
+  const frames = Array.from({ length: 100 }, () => bytesOf(randomFrame()));
+  const stream = Buffer.concat(frames);
+  const splitter = new FrameSplitter();
+  const got: Buffer[] = [];
+  for (let at = 0; at < stream.length; ) {
+    const next = at + 1 + below(200);
+    got.push(...splitter.push(stream.subarray(at, next)));
+    at = next;
+  }
+  expect(got.map((each) => each.toString("hex"))).toEqual(
+    frames.map((f) => Buffer.from(f).toString("hex")),
+  );
+  expect(() => splitter.push(Buffer.alloc(64))).toThrow(/frame between stages/);
 });
 
 /** A stage that records what it does, and adds 1 to each number. */
@@ -154,7 +171,7 @@ test("stage ring: rows that a stage has no cells for are taken from all", () => 
   const stages = [new RecordingStage(), new RecordingStage()];
   const { ring } = ringOf(stages);
   stages[1]!.isFull = true;
-  expect(ring.decode(batchOf([9, 5, 1], [8, 6, 1], [7, 0, 2]))).toBeUndefined();
+  expect(ring.decode(batchOf([9, 5, 1], [8, 6, 1], [7, 0, 2]))).toBe("full");
   stages[1]!.isFull = false;
   expect(ring.decode(batchOf([1, 0, 0]))).toEqual(Float32Array.of(2));
   const undone = ["remove 1,5,-1", "remove 2,0,-1", "decode 1,0,0"];
@@ -179,7 +196,7 @@ test("stage ring: a missing step, a lost stage and another model's rows end it",
   const gap = { ...none, epoch, step: 5, status: STAGE_OK };
   expect(() => runners[0]!.run(gap)).toThrow("step 5 came in place of 1");
   const lost = new StageRing({ write: () => {}, read: () => undefined }, 1);
-  expect(() => lost.decode(batchOf([1, 0, 0]))).toThrow("a stage of the model is gone");
+  expect(() => lost.decode(batchOf([1, 0, 0]))).toThrow("the stages of the model are gone");
   const wide = ringOf([new RecordingStage()]);
   expect(() => wide.ring.decode({ ...batchOf([1, 0, 0]), size: 2 })).toThrow("of one model");
   const full = {

@@ -2,7 +2,15 @@ import { randomInt } from "node:crypto";
 import type { Batch } from "../../llama/engine-thread/batch.ts";
 import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 import type { FramePipe } from "./frame-pipe.ts";
-import { CHANGE_NUMBERS, MAX_CHANGES, REMOVES, ROW_NUMBERS, STAGE_OK } from "./stage-frame.ts";
+import {
+  CHANGE_NUMBERS,
+  endsEpoch,
+  MAX_CHANGES,
+  REMOVES,
+  ROW_NUMBERS,
+  STAGE_OK,
+  type StageFrame,
+} from "./stage-frame.ts";
 
 /** In place of an end: all that follows. */
 const TO_THE_END = -1;
@@ -16,10 +24,12 @@ const NO_HIDDEN = new Float32Array(0);
 export class StageRing implements KvSequences {
   readonly #pipe: Pick<FramePipe, "read" | "write">;
   readonly #rowLength: number;
-  readonly #epoch = randomInt(1, 2 ** 32 - 1);
+  #epoch = newEpoch();
   #step = 0;
   /** Since the last frame. */
   #changes: number[] = [];
+  /** The stages have lost all tokens since the last decode. */
+  #isLost = false;
 
   /** `rowLength` is that of the residual stream. */
   constructor(pipe: Pick<FramePipe, "read" | "write">, rowLength: number) {
@@ -36,14 +46,20 @@ export class StageRing implements KvSequences {
   }
 
   /**
-   * Has the stages decode the batch; gives what left the last of them, until the next call. Undefined
-   * where one had no cells for it: then none keeps any of it. Throws where a stage is gone.
+   * Has the stages decode the batch; gives what left the last of them, until the next call. `full`
+   * where one had no cells for it: then none keeps any of it. `lost` where the stages have no tokens
+   * any more. Throws where they are gone for good.
    */
-  decode(batch: Pick<Batch, "rows" | "size">): Float32Array | undefined {
-    const { status, hidden } = this.#send(batch.rows());
+  decode(batch: Pick<Batch, "rows" | "size">): Float32Array | "full" | "lost" {
+    const answer = this.#isLost ? undefined : this.#send(batch.rows());
+    if (!answer) {
+      this.#isLost = false;
+      return "lost";
+    }
+    const { status, hidden } = answer;
     if (status !== STAGE_OK) {
       this.undo(batch);
-      return undefined;
+      return "full";
     }
     if (hidden.length === batch.size * this.#rowLength) return hidden;
     throw new Error(
@@ -66,22 +82,38 @@ export class StageRing implements KvSequences {
   #change(...numbers: [number, number, number, number]): void {
     this.#changes.push(...numbers);
     // A frame holds no more of them.
-    if (this.#changes.length === MAX_CHANGES * CHANGE_NUMBERS) this.#send(NO_ROWS);
+    if (this.#changes.length < MAX_CHANGES * CHANGE_NUMBERS) return;
+    if (!this.#send(NO_ROWS)) this.#isLost = true;
   }
 
-  /** Sends a frame and waits until it has gone round. */
-  #send(rows: Int32Array) {
+  /** Sends a frame and waits until it has gone round; undefined where a stage was lost. */
+  #send(rows: Int32Array): StageFrame | undefined {
     const [epoch, step] = [this.#epoch, this.#step++];
     const changes = Int32Array.from(this.#changes);
     this.#changes = [];
     this.#pipe.write({ epoch, step, status: STAGE_OK, changes, rows, hidden: NO_HIDDEN });
     for (;;) {
       const frame = this.#pipe.read();
-      if (!frame) throw new Error("a stage of the model is gone");
-      // Of an earlier run of this stage, whose frames were still under way.
+      if (!frame) throw new Error("the stages of the model are gone");
+      // Of an earlier epoch, whose frames were still under way.
       if (frame.epoch !== epoch) continue;
+      if (endsEpoch(frame)) {
+        this.#begin();
+        return undefined;
+      }
       if (frame.step === step) return frame;
       throw new Error(`the stages answered step ${frame.step} in place of ${step}`);
     }
   }
+
+  /** Another epoch, in which the stages begin with no tokens. */
+  #begin(): void {
+    this.#epoch = newEpoch();
+    this.#step = 0;
+    this.#changes = [];
+  }
+}
+
+function newEpoch(): number {
+  return randomInt(1, 2 ** 32 - 1);
 }

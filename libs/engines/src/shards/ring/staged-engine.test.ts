@@ -1,6 +1,5 @@
 // holds: shard-engine
 
-import { eventually } from "@heddle/base/testing/eventually";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Ask } from "../../testing/engine-session.ts";
 import { StagedSession } from "../testing/staged-session.ts";
@@ -81,15 +80,31 @@ describe("an engine in three stages", () => {
     expect(same.error).toMatchObject({ param: "deterministic" });
   });
 
-  it.each(["SIGKILL", "SIGSTOP"] as const)("answers again after %s of a stage", async (signal) => {
-    const before = session.crashes.length;
-    const ask = { prompt: tokens(40, 50), maxTokens: 400, minTokens: 400 };
-    const running = session.submit(ask, (event) => {
-      if (event.type === "delta") process.kill(session.stages.pids[1]!, signal);
-    });
-    expect((await running.answer).error).toMatchObject({ code: "engine_failed" });
-    expect(session.crashes.length).toBe(before + 1);
-    await eventually(async () => (await session.ask({ prompt: tokens(3) })).error === undefined);
+  it.each(["SIGKILL", "SIGSTOP"] as const)("answers on after %s of a stage", async (signal) => {
+    const asks = Array.from({ length: 3 }, (_, i) => ({
+      prompt: tokens(40, 50 + i),
+      maxTokens: 150,
+      minTokens: 150,
+    }));
+    const before = session.stages.pids[1]!;
+    const sent = asks.map(() => "");
+    let isLost = false;
+    const running = asks.map((ask, i) =>
+      session.submit(ask, (event) => {
+        if (event.type !== "delta" || isLost) return;
+        sent[i] += event.text;
+        isLost = i === 0 && sent[0]!.length > 5;
+        if (isLost) process.kill(before, signal);
+      }),
+    );
+    const answers = await Promise.all(running.map(({ answer }) => answer));
+    expect(session.stages.pids).not.toContain(before);
+    for (const [i, { error, texts, usage }] of answers.entries()) {
+      expect(error).toBeUndefined();
+      expect(usage?.completionTokens).toBe(150);
+      expect(texts[0]?.startsWith(sent[i]!)).toBe(true);
+    }
+    expect(session.crashes).toEqual([]);
     const seed = signal === "SIGKILL" ? 60 : 61;
     await both({ prompt: tokens(40, seed), maxTokens: 20, topLogprobs: 3 });
   });

@@ -2,6 +2,7 @@
 
 import type { EngineLoad as _heddle_v1_EngineLoad, EngineLoad__Output as _heddle_v1_EngineLoad__Output } from '../../heddle/v1/EngineLoad.ts';
 import type { EngineInfo as _heddle_v1_EngineInfo, EngineInfo__Output as _heddle_v1_EngineInfo__Output } from '../../heddle/v1/EngineInfo.ts';
+import type { Stage as _heddle_v1_Stage, Stage__Output as _heddle_v1_Stage__Output } from '../../heddle/v1/Stage.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface Replica {
@@ -14,6 +15,7 @@ export interface Replica {
   'info'?: (_heddle_v1_EngineInfo | null);
   'failureCode'?: (string);
   'others'?: (number);
+  'stage'?: (_heddle_v1_Stage | null);
   '_others'?: "others";
 }
 
@@ -27,5 +29,6 @@ export interface Replica__Output {
   'info': (_heddle_v1_EngineInfo__Output | null);
   'failureCode': (string);
   'others'?: (number);
+  'stage': (_heddle_v1_Stage__Output | null);
   '_others'?: "others";
 }

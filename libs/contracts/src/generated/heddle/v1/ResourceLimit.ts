@@ -6,10 +6,12 @@ export interface ResourceLimit {
   'id'?: (string);
   'memoryBytes'?: (number | string | Long);
   'cpuMilli'?: (number);
+  'isOffer'?: (boolean);
 }
 
 export interface ResourceLimit__Output {
   'id': (string);
   'memoryBytes': (number);
   'cpuMilli': (number);
+  'isOffer': (boolean);
 }

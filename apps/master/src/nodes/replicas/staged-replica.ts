@@ -1,0 +1,104 @@
+import type { LlamaDeployment } from "@heddle/contracts/engine";
+import type { ModelStage, StagePeer } from "@heddle/contracts/models/model-division";
+import type { DeploymentRecord } from "@heddle/control/state";
+
+/** Stages of a model whose deployment sets no bound. */
+const DEFAULT_MAX_STAGES = 8;
+
+/** What a stage needs to know of another one's worker. */
+interface StageNode {
+  readonly node: { readonly register: { readonly name: string; readonly address: string } };
+}
+
+/** One stage of a replica. */
+export interface StagePart {
+  readonly node: string;
+  readonly from: number;
+  readonly to: number;
+  readonly memoryBytes: number;
+}
+
+/** Sizes of the cache, the same for all stages. */
+export type StageSizes = Pick<ModelStage, "contextTokens" | "kvTokens" | "maxSequences">;
+
+/** A replica of a model that several workers divide. */
+export interface StagedReplica {
+  /** The deployment that it was planned for. */
+  readonly of: LlamaDeployment;
+  /** In order; the node of the last one takes the requests. */
+  readonly parts: readonly StagePart[];
+  readonly sizes: StageSizes;
+}
+
+/** The key of a stage that is not the last, on its worker. No deployment has a `#` in its own. */
+function stageKey(deployment: string, replica: string, index: number): string {
+  return `${deployment}#${replica}/${index}`;
+}
+
+/** The deployment of a stage's key; undefined for other keys. */
+export function stagedDeployment(key: string): string | undefined {
+  return key.includes("#") ? key.slice(0, key.indexOf("#")) : undefined;
+}
+
+/** By key, then node: what each worker of the replica is to load. */
+export function placedStages(
+  { of, parts, sizes }: StagedReplica,
+  workers: ReadonlyMap<string, StageNode>,
+): ReadonlyMap<string, readonly [node: string, spec: LlamaDeployment]> {
+  const last = parts.at(-1)!;
+  const registered = (node: string) => workers.get(node)?.node.register;
+  const driver = registered(last.node)?.name ?? "";
+  const peers = parts.slice(0, -1).map(
+    ({ node, from, to, memoryBytes }, index): StagePeer => ({
+      node,
+      address: registered(node)?.address ?? "",
+      deployment: stageKey(of.key, last.node, index),
+      from,
+      to,
+      memoryBytes,
+    }),
+  );
+  const specs = new Map<string, readonly [string, LlamaDeployment]>();
+  for (const [index, { node, from, to, memoryBytes }] of parts.entries()) {
+    const isLast = index === parts.length - 1;
+    const key = isLast ? of.key : stageKey(of.key, last.node, index);
+    const stage = { from, to, driver, peers: isLast ? peers : [], memoryBytes, ...sizes };
+    specs.set(key, [node, { ...of, key, stage }]);
+  }
+  return specs;
+}
+
+/** What a worker with the last stage reports, as a replica. */
+export function reportedReplica(
+  of: LlamaDeployment,
+  node: string,
+  { from, to, peers, memoryBytes, contextTokens, kvTokens, maxSequences }: ModelStage,
+): StagedReplica {
+  return {
+    of,
+    parts: [...peers, { node, from, to, memoryBytes }],
+    sizes: { contextTokens, kvTokens, maxSequences },
+  };
+}
+
+/** The most stages that a deployment may have. */
+export function maxStagesOf({ placement }: LlamaDeployment): number {
+  return placement?.maxStages ?? DEFAULT_MAX_STAGES;
+}
+
+/**
+ * Whether workers are to divide the deployment: where it asks for that, or leaves it open and is too
+ * large for each of them. `largestBytes` is the memory of the worker that has most.
+ */
+export function isDivided(
+  { spec, resources }: DeploymentRecord,
+  largestBytes: () => number,
+): boolean {
+  if (spec.engine !== "llama" || resources) return false;
+  if (spec.options.device !== undefined && spec.options.device !== "cpu") return false;
+  const { placement, weights } = spec;
+  if (placement && placement.mode !== "auto") return placement.mode === "sharded";
+  if (weights.sizeBytes === undefined) return false;
+  const largest = largestBytes();
+  return largest > 0 && weights.sizeBytes > largest;
+}

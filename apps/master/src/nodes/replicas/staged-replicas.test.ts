@@ -1,0 +1,175 @@
+// holds: shard-workers
+
+import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
+import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
+import type { DeploymentRecord } from "@heddle/control/state";
+import { emptyLoad } from "@heddle/rpc/node-codec";
+import { expect, test } from "vitest";
+import type { AttachedNode } from "../attached-node.ts";
+import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
+
+const SPEC: LlamaDeployment = {
+  key: "m",
+  engine: "llama",
+  weights: { key: "m", file: "m.gguf", sources: ["file:///m.gguf"], sizeBytes: 1_000 },
+  options: {},
+  placement: { mode: "sharded" },
+};
+const SIZES = { contextTokens: 512, kvTokens: 1_024, maxSequences: 4 };
+/** Longer than a new leader listens for what workers have. */
+const LATER_MS = 10_000;
+
+/** A cluster of workers whose plans give each of the first three some blocks. */
+class Bench {
+  nowMs = 0;
+  plans = 0;
+  readonly workers = new Map<string, StageCandidate>();
+  /** What they report: all that they had to load. */
+  readonly #reports = new Map<string, ReplicaStatus>();
+  readonly staged = this.leader();
+  spec = SPEC;
+
+  constructor(...names: string[]) {
+    for (const name of names) this.add(name);
+  }
+
+  /** A master that begins to lead. */
+  leader(): StagedReplicas {
+    return new StagedReplicas({
+      clock: { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs },
+      random: () => 1,
+      log: { info() {}, warn() {}, error() {} },
+      onChange: () => {},
+    });
+  }
+
+  add(name: string, leaving?: StageCandidate["leaving"], memoryBytes = 500): void {
+    const planStages = async (request: { workers?: { node?: string }[] | null }) => {
+      this.plans++;
+      const nodes = (request.workers ?? []).slice(0, 3).map(({ node = "" }) => node);
+      const stages = nodes.map((node, i) => ({ node, from: i, to: i + 1, memoryBytes: 400 }));
+      return { stages, ...SIZES } satisfies StagePlan__Output;
+    };
+    const node = {
+      id: name,
+      link: { planStages },
+      register: { name, address: `${name}:1`, engineFeatures: ["stages"], fabric: "", rack: "" },
+      replica: (key: string) => this.#reports.get(`${key}@${name}`),
+    } as unknown as AttachedNode;
+    this.workers.set(name, { node, leaving, memoryBytes: () => memoryBytes });
+  }
+
+  async places(staged = this.staged, isLeader = true): Promise<StagePlaces> {
+    const deployments = new Map<string, DeploymentRecord>([
+      ["m", { spec: this.spec, replicas: 1 }],
+    ]);
+    const all = () => staged.places(deployments, [...this.workers.values()], isLeader);
+    all();
+    // A plan comes later.
+    await Promise.resolve().then(() => undefined);
+    await new Promise((resolve) => setImmediate(resolve));
+    return all();
+  }
+
+  /** The workers report what they have to load. */
+  load(places: StagePlaces): void {
+    for (const [deployment, own] of places) {
+      for (const [node, spec] of own) {
+        const stage = spec.engine === "llama" ? spec.stage : undefined;
+        const status = { deployment, phase: "ready", message: "", load: emptyLoad } as const;
+        const pulled = { pulledBytes: 0, totalBytes: 0 };
+        this.#reports.set(`${deployment}@${node}`, { ...status, ...pulled, stage });
+      }
+    }
+  }
+}
+
+const nodesOf = (places: StagePlaces) =>
+  [...places].flatMap(([key, own]) => [...own.keys()].map((node) => `${key} ${node}`)).sort();
+
+test("staged replicas: each stage gets its key, and the last one the others' places", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  bench.nowMs = LATER_MS;
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const places = await bench.places();
+  expect(nodesOf(places)).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+  const last = places.get("m")?.get("c") as LlamaDeployment;
+  expect(last.stage).toMatchObject({ from: 2, to: 3, driver: "c", ...SIZES });
+  expect(last.stage?.peers.map(({ address }) => address)).toEqual(["a:1", "b:1"]);
+  expect((await bench.places()).get("m")?.get("c")).toBe(last);
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: a new leader takes up what workers have, without a plan", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const places = await bench.places();
+  bench.load(places);
+  const next = bench.leader();
+  expect(await bench.places(next)).toEqual(places);
+  bench.nowMs += LATER_MS;
+  expect(await bench.places(next)).toEqual(places);
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: a worker that stays away is replaced; others keep theirs", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.load(before);
+  bench.workers.delete("b");
+  expect(nodesOf(await bench.places())).toEqual(nodesOf(before));
+  bench.nowMs += LATER_MS;
+  const after = await bench.places();
+  expect(nodesOf(after)).toEqual(["m c", "m#c/0 a", "m#c/1 d"]);
+  expect(after.get("m#c/0")?.get("a")).toBe(before.get("m#c/0")?.get("a"));
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: one that drains serves until another worker has the memory", async () => {
+  const bench = new Bench("a", "b", "c");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.add("a", "draining");
+  bench.add("d", undefined, 300);
+  expect(await bench.places()).toEqual(before);
+  bench.add("d");
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+});
+
+test("staged replicas: without the last worker, or another file, all is planned again", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  bench.load(await bench.places());
+  bench.workers.delete("c");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(["m d", "m#d/0 a", "m#d/1 b"]);
+  bench.spec = { ...SPEC, weights: { ...SPEC.weights, sources: ["file:///other.gguf"] } };
+  const places = await bench.places();
+  expect(bench.plans).toBe(3);
+  expect(places.get("m")?.get("d")?.weights).toEqual(bench.spec.weights);
+});
+
+test("staged replicas: auto divides what no worker holds, and says what is missing", async () => {
+  const bench = new Bench("a", "b", "c");
+  bench.spec = { ...SPEC, placement: undefined };
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toHaveLength(3);
+  const roomy = new Bench("a", "b");
+  roomy.spec = bench.spec;
+  roomy.add("c", undefined, 2_000);
+  roomy.nowMs = LATER_MS;
+  expect(await roomy.places()).toEqual(new Map());
+  const alone = new Bench("a");
+  await alone.places();
+  alone.nowMs += LATER_MS;
+  await alone.places();
+  expect(alone.staged.failures().get("m")).toMatch(/1 workers are there .* it needs two/);
+});

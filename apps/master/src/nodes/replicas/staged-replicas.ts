@@ -1,0 +1,356 @@
+import { isDeepStrictEqual } from "node:util";
+import { Backoff } from "@heddle/base/backoff";
+import type { Clock } from "@heddle/base/clock";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Random } from "@heddle/base/random";
+import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
+import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
+import type { DeploymentRecord } from "@heddle/control/state";
+import type { Log } from "@heddle/observability/logger";
+import type { AttachedNode } from "../attached-node.ts";
+import {
+  isDivided,
+  maxStagesOf,
+  placedStages,
+  reportedReplica,
+  type StagedReplica,
+  type StagePart,
+} from "./staged-replica.ts";
+
+const RETRY = { baseMs: 500, maxMs: 30_000 };
+/** A worker that is away for so long has lost its stage. */
+const AWAY_MS = 1_500;
+/** A new leader takes up the replicas that workers report within this time. */
+const ADOPTS_MS = 3_000;
+/** Workers that a plan considers. */
+const MAX_WORKERS = 16;
+
+/** By key of a deployment or stage, then node: what the worker is to load. */
+export type StagePlaces = ReadonlyMap<string, ReadonlyMap<string, DeploymentSpec>>;
+
+export interface StagedReplicasOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Log;
+  /** Called when the places may have changed. */
+  readonly onChange: () => void;
+}
+
+/** A worker that may get a stage. */
+export interface StageCandidate {
+  readonly node: Pick<AttachedNode, "id" | "replica" | "link" | "register">;
+  readonly leaving: "draining" | "drained" | undefined;
+  /** Memory for replicas of a deployment, beside what jobs and other models hold. */
+  readonly memoryBytes: (deployment: string) => number;
+}
+
+/** How a stage's worker has it: one that leaves serves on until another one takes over. */
+type Hold = "firm" | "leaving" | "lost";
+
+/** What is known of one deployment's division. */
+interface Division {
+  replicas: StagedReplica[];
+  readonly backoff: Backoff;
+  notBeforeMs: number;
+  isPlanning: boolean;
+  /** No replica of an earlier leader is taken up any more. */
+  isSettled: boolean;
+  /** Why the latest plan failed. */
+  failure: AppError | undefined;
+}
+
+/**
+ * The replicas of models that workers divide. A worker plans a division, since it can read the
+ * model; the leader keeps the plans in memory, and a new leader learns them from the workers that have
+ * the last stages. A worker that leaves is replaced; where none has the memory the replica is planned again.
+ */
+export class StagedReplicas {
+  readonly #options: StagedReplicasOptions;
+  /** By deployment. */
+  readonly #divisions = new Map<string, Division>();
+  /** By node: since when it is away. */
+  readonly #awaySinceMs = new Map<string, number>();
+  #leaderSinceMs: number | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** The same object for the same place, so that a change is visible. */
+  readonly #specs = new Map<string, DeploymentSpec>();
+
+  constructor(options: StagedReplicasOptions) {
+    this.#options = options;
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Forgets all: another master leads. */
+  clear(): void {
+    this.#leaderSinceMs = undefined;
+    this.#divisions.clear();
+    this.#specs.clear();
+  }
+
+  /** By deployment: why its division is not planned. */
+  failures(): ReadonlyMap<string, string> {
+    const failures = new Map<string, string>();
+    for (const [key, { failure }] of this.#divisions) {
+      if (failure) failures.set(key, failure.message);
+    }
+    return failures;
+  }
+
+  /** Brings the replicas up to date; only the leader has new ones planned. */
+  places(
+    deployments: ReadonlyMap<string, DeploymentRecord>,
+    candidates: readonly StageCandidate[],
+    isLeader: boolean,
+  ): StagePlaces {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (isLeader) this.#leaderSinceMs ??= nowMs;
+    const adoptsMs = isLeader ? (this.#leaderSinceMs ?? 0) + ADOPTS_MS - nowMs : 0;
+    const byId = new Map(candidates.map((each) => [each.node.id, each]));
+    const places = new Map<string, Map<string, DeploymentSpec>>();
+    for (const [key, record] of deployments) {
+      const { spec } = record;
+      if (spec.engine !== "llama" || !this.#divides(record, candidates)) {
+        this.#divisions.delete(key);
+        continue;
+      }
+      const division = this.#division(key);
+      const adopts = adoptsMs > 0 && !division.isSettled;
+      if (adopts) this.#adopt(division, spec, candidates);
+      this.#mend(division, spec, byId);
+      const wanted = typeof record.replicas === "number" ? record.replicas : 1;
+      division.replicas.splice(wanted);
+      if (isLeader && division.replicas.length < wanted) {
+        if (adopts) this.#again(adoptsMs);
+        else this.#plan(division, spec, byId);
+      }
+      places.set(key, new Map());
+      for (const replica of division.replicas) this.#place(places, replica, byId);
+    }
+    for (const key of this.#divisions.keys())
+      if (!deployments.has(key)) this.#divisions.delete(key);
+    this.#forget(places);
+    return places;
+  }
+
+  /** Once divided or whole, a deployment without a wish stays so while a worker has it. */
+  #divides(record: DeploymentRecord, candidates: readonly StageCandidate[]): boolean {
+    const { spec } = record;
+    if (spec.engine === "llama" && (spec.placement?.mode ?? "auto") === "auto") {
+      const held = candidates.flatMap(({ node }) => node.replica(spec.key) ?? []);
+      if (held.length > 0) return held.some(({ stage }) => stage);
+      if (this.#divisions.get(spec.key)?.replicas.length) return true;
+    }
+    return isDivided(record, () =>
+      Math.max(0, ...candidates.map(({ memoryBytes }) => memoryBytes(spec.key))),
+    );
+  }
+
+  #division(key: string): Division {
+    let division = this.#divisions.get(key);
+    if (!division) {
+      const backoff = new Backoff(RETRY, this.#options.random);
+      division = {
+        replicas: [],
+        backoff,
+        notBeforeMs: 0,
+        isPlanning: false,
+        isSettled: false,
+        failure: undefined,
+      };
+      this.#divisions.set(key, division);
+    }
+    return division;
+  }
+
+  /** Takes up the replicas that an earlier leader has planned. */
+  #adopt({ replicas }: Division, spec: LlamaDeployment, all: readonly StageCandidate[]): void {
+    for (const { node } of all) {
+      const { id } = node;
+      const stage = node.replica(spec.key)?.stage;
+      const isKnown = replicas.some(({ parts }) => parts.at(-1)?.node === id);
+      if (stage && stage.peers.length > 0 && !isKnown) {
+        replicas.push(reportedReplica(spec, id, stage));
+      }
+    }
+  }
+
+  /** Gives the stages of lost workers to others; a replica for which that cannot be done is dropped. */
+  #mend(
+    division: Division,
+    spec: LlamaDeployment,
+    candidates: ReadonlyMap<string, StageCandidate>,
+  ): void {
+    const sound = division.replicas.flatMap((replica) => {
+      if (!isDeepStrictEqual(replica.of, spec)) return [];
+      const holds = replica.parts.map(({ node }) => this.#hold(candidates.get(node), node));
+      if (holds.every((hold) => hold === "firm")) return [replica];
+      return mended(replica, holds, unused(candidates, division.replicas)) ?? [];
+    });
+    // Their workers report them until they have unloaded them.
+    if (sound.length < division.replicas.length) division.isSettled = true;
+    division.replicas = sound;
+  }
+
+  /** A worker that was there a moment ago may come back. */
+  #hold(candidate: StageCandidate | undefined, node: string): Hold {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (candidate) {
+      this.#awaySinceMs.delete(node);
+      if (candidate.leaving === "drained") return "lost";
+      return candidate.leaving ? "leaving" : "firm";
+    }
+    const sinceMs = this.#awaySinceMs.get(node) ?? nowMs;
+    this.#awaySinceMs.set(node, sinceMs);
+    const leftMs = sinceMs + AWAY_MS - nowMs;
+    if (leftMs <= 0) return "lost";
+    this.#again(leftMs);
+    return "firm";
+  }
+
+  #again(afterMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#options.onChange(), afterMs);
+    this.#timer.unref();
+  }
+
+  #plan(
+    division: Division,
+    spec: LlamaDeployment,
+    candidates: ReadonlyMap<string, StageCandidate>,
+  ): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (division.isPlanning || nowMs < division.notBeforeMs) return;
+    const free = unused(candidates, division.replicas).slice(0, MAX_WORKERS);
+    division.isPlanning = true;
+    division.isSettled = true;
+    void this.#planned(spec, free).then(
+      (replica) => {
+        division.isPlanning = false;
+        division.failure = undefined;
+        division.backoff.reset();
+        division.replicas.push(replica);
+        this.#options.onChange();
+      },
+      (error: unknown) => {
+        const failure = toAppError(error);
+        const { code, message } = failure;
+        const waitMs = division.backoff.nextMs();
+        division.isPlanning = false;
+        division.notBeforeMs = this.#options.clock.monotonicMs() + waitMs;
+        if (division.failure?.message !== message) {
+          const fields = { deployment: spec.key, code, error: message };
+          this.#options.log.warn(fields, "a model could not be divided between workers");
+        }
+        division.failure = failure;
+        this.#again(waitMs);
+      },
+    );
+  }
+
+  async #planned(spec: LlamaDeployment, free: readonly StageCandidate[]): Promise<StagedReplica> {
+    const link = free[0]?.node.link;
+    if (free.length < 2 || !link) {
+      const message = `${free.length} workers are there that could have a stage of ${spec.key}, and it needs two: start more`;
+      throw new AppError("unavailable", message);
+    }
+    const { key, file, sources, sha256, sizeBytes, license } = spec.weights;
+    const plan = await link.planStages({
+      weights: { key, file, sources: [...sources], sha256, sizeBytes, license },
+      options: { ...spec.options },
+      workers: free.map(({ node: { id }, memoryBytes }) => {
+        return { node: id, memoryBytes: memoryBytes(spec.key) };
+      }),
+      maxStages: maxStagesOf(spec),
+    });
+    return replicaOf(spec, plan, free);
+  }
+
+  #place(
+    places: Map<string, Map<string, DeploymentSpec>>,
+    replica: StagedReplica,
+    candidates: ReadonlyMap<string, StageCandidate>,
+  ): void {
+    for (const [key, [node, spec]] of placedStages(replica, candidates)) {
+      const at = `${key}@${node}`;
+      const known = this.#specs.get(at);
+      // A worker that is away for a moment has no address.
+      const isGone = replica.parts.some((part) => !candidates.has(part.node));
+      const kept = known && (isGone || isDeepStrictEqual(known, spec)) ? known : spec;
+      this.#specs.set(at, kept);
+      places.set(key, (places.get(key) ?? new Map()).set(node, kept));
+    }
+  }
+
+  #forget(places: StagePlaces): void {
+    for (const at of this.#specs.keys()) {
+      const [key = "", node = ""] = at.split("@");
+      if (!places.get(key)?.has(node)) this.#specs.delete(at);
+    }
+    const replicas = [...this.#divisions.values()].flatMap((division) => division.replicas);
+    const used = new Set(replicas.flatMap(({ parts }) => parts.map(({ node }) => node)));
+    for (const node of this.#awaySinceMs.keys())
+      if (!used.has(node)) this.#awaySinceMs.delete(node);
+  }
+}
+
+/** Workers that have no stage of these replicas. */
+function unused(
+  candidates: ReadonlyMap<string, StageCandidate>,
+  replicas: readonly StagedReplica[],
+): StageCandidate[] {
+  const taken = new Set(replicas.flatMap(({ parts }) => parts.map(({ node }) => node)));
+  return [...candidates.values()]
+    .filter(({ leaving, node }) => !leaving && !taken.has(node.id) && canHaveStage(node))
+    .toSorted(nearestTogether);
+}
+
+/**
+ * The replica with other workers for the stages that are lost or leave, so that the others keep
+ * theirs. Undefined where the last stage is lost, or no worker has the memory for a lost one; one that
+ * leaves stays then.
+ */
+function mended(
+  replica: StagedReplica,
+  holds: readonly Hold[],
+  spares: readonly StageCandidate[],
+): StagedReplica | undefined {
+  if (holds.at(-1) === "lost") return undefined;
+  const free = [...spares];
+  const parts: StagePart[] = [];
+  for (const [index, part] of replica.parts.entries()) {
+    const isLast = index === replica.parts.length - 1;
+    const has = (spare: StageCandidate) => spare.memoryBytes(replica.of.key) >= part.memoryBytes;
+    const at = holds[index] === "firm" || isLast ? -1 : free.findIndex(has);
+    if (at < 0 && holds[index] === "lost") return undefined;
+    const [spare] = at < 0 ? [] : free.splice(at, 1);
+    parts.push(spare ? { ...part, node: spare.node.id } : part);
+  }
+  return { ...replica, parts };
+}
+
+function canHaveStage({ register, link }: StageCandidate["node"]): boolean {
+  return link !== undefined && register.engineFeatures.includes("stages");
+}
+
+/** Workers of one fabric and rack follow each other, as the stages do. */
+function nearestTogether({ node: a }: StageCandidate, { node: b }: StageCandidate): number {
+  const place = ({ register }: StageCandidate["node"]) => [register.fabric, register.rack];
+  const [one, other] = [place(a), place(b)].map((each) => each.join("\n")) as [string, string];
+  if (one !== other) return one < other ? -1 : 1;
+  return a.register.name < b.register.name ? -1 : 1;
+}
+
+function replicaOf(
+  spec: LlamaDeployment,
+  { stages, contextTokens, kvTokens, maxSequences }: StagePlan__Output,
+  free: readonly StageCandidate[],
+): StagedReplica {
+  const isKnown = stages.every(({ node }) => free.some((each) => each.node.id === node));
+  if (stages.length < 2 || !isKnown) {
+    throw new AppError("server_error", `a worker planned ${stages.length} stages of ${spec.key}`);
+  }
+  return { of: spec, parts: stages, sizes: { contextTokens, kvTokens, maxSequences } };
+}

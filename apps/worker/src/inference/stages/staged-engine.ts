@@ -1,0 +1,114 @@
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { retry } from "@heddle/base/async/retry";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
+import type { EngineOptions, LlamaDeployment } from "@heddle/contracts/engine";
+import type { ModelStage } from "@heddle/contracts/models/model-division";
+import { BATCH_TOKENS } from "@heddle/engines/llama/engine-thread/batch";
+import { LIBRARY_RELEASE } from "@heddle/engines/llama/native/native-library";
+import { defaultThreads, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
+import { StageEngine } from "@heddle/engines/shards/ring/stage-engine";
+import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
+import { stageFile } from "@heddle/engines/shards/stage-files";
+import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
+
+type EngineStart = Omit<Parameters<EngineFactory>[0], "spec" | "modelPath">;
+
+const LOST = "a stage of the model is lost, and joins again";
+/** A stage of another build, or of another worker, remains one. */
+const FINAL: ReadonlySet<ErrorCode> = new Set(["precondition_failed", "permission_denied"]);
+const REJOIN_BACKOFF = { baseMs: 100, maxMs: 2_000 };
+
+/**
+ * Starts this worker's part of a model: the last stage as an engine that drives the others, or one of
+ * the others. `modelPath` is the whole model, of which the stage's blocks are cut.
+ */
+export async function startStagedEngine(
+  { stage, ...spec }: LlamaDeployment & { readonly stage: ModelStage },
+  modelPath: string,
+  cacheDirectory: string,
+  start: EngineStart,
+): Promise<WorkerEngine> {
+  const file = await stageFile(modelPath, stage, join(cacheDirectory, "stages"));
+  const { contextTokens, kvTokens, maxSequences } = stage;
+  const sizes = { contextTokens, kvTokens, maxSequences };
+  const build = [LIBRARY_RELEASE, BATCH_TOKENS, file.model, ...Object.values(sizes)].join("/");
+  if (stage.peers.length > 0) {
+    const options = { ...spec.options, ...sizes };
+    return startDriver({ options, stage, path: file.path, build }, start);
+  }
+  const { path, rule } = file;
+  const threads = spec.options.threads ?? defaultThreads();
+  const engine = await StageEngine.start({
+    ...start,
+    start: { path, rule, threads, kvTokens, maxSequences },
+    driver: stage.driver,
+  });
+  return Object.assign(engine, { stage: { build, join: (frames: Duplex) => engine.join(frames) } });
+}
+
+interface Driver {
+  readonly options: EngineOptions;
+  readonly stage: ModelStage;
+  readonly path: string;
+  readonly build: string;
+}
+
+/** Resolves when all stages have joined. While one is lost it takes no further requests. */
+async function startDriver(
+  { options, stage, path, build }: Driver,
+  { joinPeers, ...start }: EngineStart,
+): Promise<WorkerEngine> {
+  let joined: readonly Duplex[] = [];
+  const join = async () => {
+    if (!joinPeers) throw new AppError("unavailable", "this worker is in no cluster");
+    joined = await joinPeers(start.stage?.() ?? stage, build);
+    return joined;
+  };
+  const connect = (signal: AbortSignal) =>
+    retry(join, {
+      backoff: REJOIN_BACKOFF,
+      signal,
+      isPassing: (error) => !FINAL.has(toAppError(error).code),
+      onRetry: (error) => start.onWaiting?.(toAppError(error).message),
+    });
+  // The first to be joined, before the model is loaded: the reason why they cannot be is reported.
+  let first: readonly Duplex[] | undefined = await connect(start.signal);
+  const state = { isStarted: false, isUp: true, isJoined: false };
+  const settle = (change: Partial<typeof state>) => {
+    Object.assign(state, change);
+    if (state.isStarted && state.isUp && state.isJoined) start.onRecovered();
+  };
+  const onLink = (link: Duplex) => {
+    new StageHub(link, {
+      connect: async (signal) => {
+        const streams = first;
+        first = undefined;
+        return streams ?? (await connect(signal));
+      },
+      onChange: (isJoined) => {
+        if (!isJoined && state.isStarted) start.onDown(new AppError("unavailable", LOST));
+        settle({ isJoined });
+      },
+    });
+  };
+  const engine = await startLlamaEngine(
+    {
+      ...start,
+      modelPath: path,
+      options,
+      onRestart: (reason) => {
+        state.isUp = false;
+        start.onDown(reason);
+      },
+      onRecovered: () => settle({ isUp: true }),
+    },
+    onLink,
+  );
+  state.isStarted = true;
+  return Object.assign(engine, {
+    rejoin: () => {
+      for (const stream of joined) stream.destroy();
+    },
+  });
+}

@@ -1,0 +1,8 @@
+// Original file: proto/worker.proto
+
+
+export interface StageOpened {
+}
+
+export interface StageOpened__Output {
+}

@@ -1,0 +1,13 @@
+// Original file: proto/worker.proto
+
+import type { Long } from '@grpc/proto-loader';
+
+export interface StageWorker {
+  'node'?: (string);
+  'memoryBytes'?: (number | string | Long);
+}
+
+export interface StageWorker__Output {
+  'node': (string);
+  'memoryBytes': (number);
+}

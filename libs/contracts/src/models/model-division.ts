@@ -1,0 +1,51 @@
+/** How llama.cpp divides a model over GPUs: whole layers, rows of tensors, or not at all. */
+export const SPLIT_MODES = ["none", "layer", "row"] as const;
+
+type SplitMode = (typeof SPLIT_MODES)[number];
+
+/** How a model is divided over several GPUs. */
+export interface GpuSplit {
+  readonly mode: SplitMode;
+  /** The share of each; empty for shares by their free memory. */
+  readonly shares: readonly number[];
+  /** The one with the small tensors, by its place among them. */
+  readonly mainGpu: number;
+}
+
+/** `sharded`: workers divide the model. `auto`: only where it is too large for each of them. */
+export const PLACEMENT_MODES = ["auto", "whole", "sharded"] as const;
+
+export type PlacementMode = (typeof PLACEMENT_MODES)[number];
+
+export interface ModelPlacement {
+  readonly mode: PlacementMode;
+  readonly maxStages?: number | undefined;
+}
+
+/** Consecutive blocks of a model, from the first to before the other, which one worker computes. */
+export interface ModelStage {
+  readonly from: number;
+  readonly to: number;
+  /** The node with the last stage, which takes the requests and drives the others. */
+  readonly driver: string;
+  /** Those before the last, in order; empty for all but the last. */
+  readonly peers: readonly StagePeer[];
+  /** Planned, of the worker. */
+  readonly memoryBytes: number;
+  /** These are the same for all stages. */
+  readonly contextTokens: number;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+}
+
+export interface StagePeer {
+  readonly node: string;
+  /** host:port */
+  readonly address: string;
+  /** The stage's key on that worker. */
+  readonly deployment: string;
+  readonly from: number;
+  readonly to: number;
+  /** Planned, of that worker. */
+  readonly memoryBytes: number;
+}

@@ -1,0 +1,70 @@
+import { AppError } from "@heddle/base/errors";
+import type { EngineOptions } from "@heddle/contracts/engine";
+import { readGguf } from "../gguf/gguf-reader.ts";
+import { chooseKvLimits } from "../llama/kv-cache/kv-limits.ts";
+import { type CuttableModel, cuttableModel, numberValue } from "./cut-rules.ts";
+import { type PlannedStage, planStages, type ShardWorker, sizesOf } from "./plan-stages.ts";
+
+/** Of a stage's process: its program, and the buffers of a batch. */
+const OVERHEAD_BYTES = 96 * 2 ** 20;
+const BYTES_PER_MIB = 2 ** 20;
+
+/** The stages of a model, and the sizes of the caches, which all of them share. */
+export interface ModelPlan {
+  readonly stages: readonly PlannedStage[];
+  readonly contextTokens: number;
+  readonly kvTokens: number;
+  readonly maxSequences: number;
+}
+
+/**
+ * Divides the model of a file between at least two workers, whose order is kept. Throws `unprocessable` where the
+ * model cannot be divided, or does not fit; with what it needs and what they have.
+ */
+export async function planModel(
+  path: string,
+  options: EngineOptions,
+  workers: readonly ShardWorker[],
+  maxStages: number,
+): Promise<ModelPlan> {
+  const model = cuttableModel(await readGguf(path));
+  const { contextTokens, kvTokens, maxSequences } = limitsOf(model, options, workers);
+  const demand = { kvTokens, overheadBytes: OVERHEAD_BYTES, minStages: 2, maxStages };
+  const stages = planStages(model, workers, demand);
+  if (stages) return { stages, contextTokens, kvTokens, maxSequences };
+  throw new AppError("unprocessable", misfit(model, kvTokens, workers, maxStages));
+}
+
+function limitsOf(
+  model: CuttableModel,
+  { contextTokens, kvTokens, maxSequences }: EngineOptions,
+  workers: readonly ShardWorker[],
+) {
+  const sizes = sizesOf(model);
+  const trained = numberValue(model.file.metadata.get(`${model.architecture}.context_length`));
+  const memory = workers.reduce((sum, { memoryBytes }) => sum + memoryBytes, 0);
+  const facts = {
+    trainedTokens: Number.isFinite(trained) ? trained : Number.MAX_SAFE_INTEGER,
+    bytesPerToken: sizes.kvBefore[model.blocks]!,
+    freeBytes: Math.max(0, memory - model.file.sizeBytes),
+    onCpu: true,
+    canShare: true,
+  };
+  return chooseKvLimits(facts, { contextTokens, kvTokens, maxSequences, needsPool: true });
+}
+
+function misfit(
+  model: CuttableModel,
+  kvTokens: number,
+  workers: readonly ShardWorker[],
+  maxStages: number,
+): string {
+  const kvBytes = sizesOf(model).kvBefore[model.blocks]! * kvTokens;
+  const needed = mib(model.file.sizeBytes + kvBytes);
+  const has = workers.map(({ id, memoryBytes }) => `${id} has ${mib(memoryBytes)}`).join(", ");
+  return `the model does not fit into ${maxStages} stages: it needs ${needed} MiB with the keys and values of ${kvTokens} tokens, and ${mib(OVERHEAD_BYTES)} MiB more for each stage; ${has || "no worker is free"} (MiB). Add workers or memory, or lower kv_tokens`;
+}
+
+function mib(bytes: number): number {
+  return Math.ceil(bytes / BYTES_PER_MIB);
+}

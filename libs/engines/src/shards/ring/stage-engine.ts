@@ -1,0 +1,132 @@
+import { type Duplex, pipeline } from "node:stream";
+import { retry } from "@heddle/base/async/retry";
+import { type AppError, toAppError } from "@heddle/base/errors";
+import { residentBytesOf } from "@heddle/base/process/resident-bytes";
+import type { Engine, EngineEventSink, EngineInfo, EngineLoad } from "@heddle/contracts/engine";
+import { LLAMA_VERSION } from "../../llama/native/abi-guard.ts";
+import { type StageProcess, startStage } from "./stage-process.ts";
+import type { StageStart } from "./stage-protocol.ts";
+
+const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
+/** Starts in a row that may fail. */
+const MAX_FAILED_STARTS = 5;
+
+export interface StageEngineOptions {
+  readonly start: StageStart;
+  /** Where requests go, for the message of a refusal. */
+  readonly driver: string;
+  readonly sink: EngineEventSink;
+  readonly signal?: AbortSignal | undefined;
+  readonly onDown: (reason: AppError) => void;
+  readonly onRecovered: () => void;
+  readonly onExit: (reason: AppError) => void;
+}
+
+/**
+ * A stage that is not the last, as an engine. It takes no requests: the last stage's engine drives it
+ * by the stream that it joins. A process serves one stream: half a frame of an earlier one would be
+ * taken for the beginning of the next one's.
+ */
+export class StageEngine implements Engine {
+  readonly info: EngineInfo = {
+    engine: `llama.cpp ${LLAMA_VERSION} (cpu)`,
+    device: "cpu",
+    contextTokens: 0,
+    vocabularySize: 0,
+    parameters: 0,
+    fileType: "stage",
+  };
+  readonly #options: StageEngineOptions;
+  readonly #closing = new AbortController();
+  #process: StageProcess;
+  #ready: Promise<StageProcess>;
+  #stream: Duplex | undefined;
+  /** The process that the latest stream has, or had. */
+  #served: StageProcess | undefined;
+  #restarts = 0;
+
+  private constructor(options: StageEngineOptions, process: StageProcess) {
+    this.#options = options;
+    this.#process = process;
+    this.#ready = Promise.resolve(process);
+    this.#watch(process);
+  }
+
+  /** Resolves when the stage can be joined; rejects with the reason why it cannot be loaded. */
+  static async start(options: StageEngineOptions): Promise<StageEngine> {
+    return new StageEngine(options, await startStage(options.start, options.signal));
+  }
+
+  /** Serves the stream, in place of the one before it. Rejects where the stage cannot be started. */
+  async join(stream: Duplex): Promise<void> {
+    this.#stream?.destroy();
+    this.#stream = stream;
+    await this.#served?.close();
+    const process = await this.#ready;
+    if (this.#stream !== stream || stream.destroyed) return;
+    this.#served = process;
+    const end = () => {
+      stream.destroy();
+      void process.close();
+    };
+    pipeline(stream, process.frames, end);
+    pipeline(process.frames, stream, end);
+  }
+
+  submit(id: number): void {
+    const message = `this worker has a part of the model; ${this.#options.driver} takes its requests`;
+    this.#options.sink([{ type: "failed", id, error: { code: "unavailable", message } }]);
+  }
+
+  cancel(): void {}
+
+  load(): EngineLoad {
+    return {
+      running: 0,
+      waiting: 0,
+      maxSequences: this.#options.start.maxSequences,
+      maxQueued: 0,
+      kvUsedTokens: 0,
+      kvTokens: this.#options.start.kvTokens,
+      promptTokens: 0,
+      cachedTokens: 0,
+      generatedTokens: 0,
+      draftTokens: 0,
+      acceptedTokens: 0,
+      residentBytes: residentBytesOf(this.#process.pid),
+      restarts: this.#restarts,
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#stream?.destroy();
+    await this.#process.close();
+  }
+
+  #watch(process: StageProcess): void {
+    void process.ended.then((reason) => {
+      if (this.#closing.signal.aborted) return;
+      this.#options.onDown(reason);
+      this.#restarts++;
+      this.#ready = this.#restart();
+      this.#ready.catch(() => undefined);
+    });
+  }
+
+  async #restart(): Promise<StageProcess> {
+    const { signal } = this.#closing;
+    try {
+      const again = () => startStage(this.#options.start, signal);
+      const options = { backoff: RESTART_BACKOFF, maxTries: MAX_FAILED_STARTS, signal };
+      const process = await retry(again, options);
+      this.#process = process;
+      this.#watch(process);
+      this.#options.onRecovered();
+      return process;
+    } catch (error) {
+      if (!signal.aborted) this.#options.onExit(toAppError(error));
+      throw error;
+    }
+  }
+}

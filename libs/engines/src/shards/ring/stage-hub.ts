@@ -1,0 +1,141 @@
+import type { Duplex } from "node:stream";
+import { FrameSplitter } from "./frame-splitter.ts";
+import { frameEpoch, lostFrame } from "./stage-frame.ts";
+
+/** A decode of the largest batch is done in seconds; a stage that hangs would keep its requests for ever. */
+const SILENCE_MS = 60_000;
+/** The last stage waits for an answer before it sends another frame. */
+const MAX_HELD_FRAMES = 2;
+
+export interface StageHubOptions {
+  /**
+   * Opens streams to the stages before the last, in order; called again after each loss. The signal
+   * aborts when the last stage is gone. A rejection ends the last stage.
+   */
+  readonly connect: (signal: AbortSignal) => Promise<readonly Duplex[]>;
+  /** Called when all stages are joined, and when one was lost. */
+  readonly onChange?: ((isJoined: boolean) => void) | undefined;
+  readonly silenceMs?: number | undefined;
+}
+
+/**
+ * Joins the last stage of a model to the others: frames go from it through the others, in their
+ * order, and back. Where a stage is lost, or answers nothing for long, the last one is notified that the
+ * epoch has ended; it begins another one, which waits here until all stages have joined again.
+ */
+export class StageHub {
+  readonly #last: Duplex;
+  readonly #options: StageHubOptions;
+  readonly #ended = new AbortController();
+  readonly #sent = new FrameSplitter();
+  #returned = new FrameSplitter();
+  #stages: readonly Duplex[] | undefined;
+  /** Frames of the last stage that came while the others were not joined. */
+  #held: Buffer[] = [];
+  /** Of the latest frame that went out, and of the latest one that was lost; 0 for none. */
+  #epoch = 0;
+  #lostEpoch = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `last` carries the frames of the last stage; it is closed where it cannot continue. */
+  constructor(last: Duplex, options: StageHubOptions) {
+    this.#last = last;
+    this.#options = options;
+    last.on("data", (bytes: Uint8Array) => this.#guarded(() => this.#onSent(bytes)));
+    last.on("error", () => undefined);
+    last.once("close", () => this.#end());
+    this.#connect();
+  }
+
+  #connect(): void {
+    this.#options.connect(this.#ended.signal).then(
+      (stages) => this.#join(stages),
+      () => this.#last.destroy(),
+    );
+  }
+
+  #join(stages: readonly Duplex[]): void {
+    if (this.#ended.signal.aborted) {
+      closeAll(stages);
+      return;
+    }
+    this.#stages = stages;
+    this.#returned = new FrameSplitter();
+    for (const [at, stage] of stages.entries()) {
+      const next = stages[at + 1];
+      const lose = () => this.#lose(stages);
+      stage.once("close", lose);
+      stage.on("error", lose);
+      if (next) stage.pipe(next);
+      else stage.on("data", (bytes: Uint8Array) => this.#guarded(() => this.#onReturned(bytes)));
+    }
+    if (stages.some(({ destroyed }) => destroyed)) {
+      this.#lose(stages);
+      return;
+    }
+    this.#options.onChange?.(true);
+    const held = this.#held;
+    this.#held = [];
+    for (const frame of held) this.#send(frame);
+  }
+
+  /** Of a lost stage's epoch nothing comes back. */
+  #lose(stages: readonly Duplex[]): void {
+    if (this.#stages !== stages) return;
+    this.#stages = undefined;
+    clearTimeout(this.#timer);
+    closeAll(stages);
+    if (this.#ended.signal.aborted) return;
+    if (this.#epoch !== this.#lostEpoch) {
+      this.#lostEpoch = this.#epoch;
+      this.#last.write(lostFrame(this.#epoch));
+    }
+    this.#options.onChange?.(false);
+    this.#connect();
+  }
+
+  #onSent(bytes: Uint8Array): void {
+    for (const frame of this.#sent.push(bytes)) {
+      // Sent before the last stage has read that it is lost.
+      if (frameEpoch(frame) === this.#lostEpoch) continue;
+      if (this.#stages) this.#send(frame);
+      else if (this.#held.push(frame) > MAX_HELD_FRAMES) this.#last.destroy();
+    }
+  }
+
+  #send(frame: Buffer): void {
+    this.#epoch = frameEpoch(frame);
+    const stages = this.#stages;
+    if (!stages) return;
+    stages[0]?.write(frame);
+    clearTimeout(this.#timer);
+    const silenceMs = this.#options.silenceMs ?? SILENCE_MS;
+    this.#timer = setTimeout(() => this.#lose(stages), silenceMs).unref();
+  }
+
+  #onReturned(bytes: Uint8Array): void {
+    for (const frame of this.#returned.push(bytes)) {
+      clearTimeout(this.#timer);
+      if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
+    }
+  }
+
+  /** Bytes that are no frames end the last stage. */
+  #guarded(take: () => void): void {
+    try {
+      take();
+    } catch {
+      this.#last.destroy();
+    }
+  }
+
+  #end(): void {
+    this.#ended.abort();
+    clearTimeout(this.#timer);
+    if (this.#stages) closeAll(this.#stages);
+  }
+}
+
+function closeAll(streams: readonly Duplex[]): void {
+  for (const stream of streams) stream.destroy();
+}
