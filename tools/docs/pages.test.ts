@@ -27,9 +27,12 @@ const FILES: Readonly<Record<string, string>> = {
   "apps/weaver/package.json": '{ "description": "a process" }',
   "docs/adr/README.md": "# D\n<!-- generated: decisions -->\n<!-- end -->\n",
   "docs/adr/0001-looms.md": "# 1. Looms\n",
+  "tools/mutation/scores.json":
+    '[{ "package": "looms", "percent": 93, "mutants": 60, "from": 84, "to": 97 }]',
   "docs/glossary.yaml": "Weaving:\n  loom:\n    is: It weaves.\n    file: libs/looms\n",
   "docs/internals/glossary.md": "# G\n<!-- generated: terms -->\n<!-- end -->\n",
-  "docs/verification.md": "# V\n<!-- generated: promises -->\n<!-- end -->\n",
+  "docs/verification.md":
+    "# V\n<!-- generated: mutations -->\n<!-- end -->\n<!-- generated: promises -->\n<!-- end -->\n",
   "docs/benchmarks.md":
     "# B\n<!-- generated: bars -->\n<!-- end -->\n<!-- generated: start -->\n<!-- end -->\n",
   "bench/results/start.json": JSON.stringify(RESULT),
@@ -49,6 +52,7 @@ const pagesOf = (change: Readonly<Record<string, string | undefined>> = {}) => {
 test("pages: promises, tests, bars and tables are at their places", () => {
   const pages = pagesOf();
   expect(pages.get("docs/verification.md")).toContain("`apps/cli/src/a.test.ts`: start: prints");
+  expect(pages.get("docs/verification.md")).toMatch(/\| looms +\| +93 \| +60 \| +84 \| +97 \|/);
   expect(pages.get("docs/benchmarks.md")).toContain("1 of 1 bars are met.");
   expect(pages.get("docs/benchmarks.md")).toContain("| first token <= 5 s |    3.5 s |     met |");
 });

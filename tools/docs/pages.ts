@@ -1,12 +1,22 @@
+import { z } from "zod";
 import type { BenchResult } from "../../bench/support/result.ts";
 import { isTest, type SourceFile } from "../tidy/source-file.ts";
-import { barSummary, parseResult, resultTables } from "./benchmark-tables.ts";
+import { barSummary, markdownTable, parseResult, resultTables } from "./benchmark-tables.ts";
 import { developerPages } from "./developer-pages.ts";
 import { replaceGenerated } from "./generated-region.ts";
 import { type HoldsTag, holdsTags } from "./holds-tags.ts";
 import { parsePromises, type VerificationArea } from "./promises.ts";
 import { referencePages } from "./reference-pages.ts";
 import { verificationFaults, verificationTable } from "./verification-page.ts";
+
+const percent = z.number().min(0).max(100);
+const mutationScore = z.strictObject({
+  package: z.string(),
+  percent,
+  mutants: z.int(),
+  from: percent,
+  to: percent,
+});
 
 type ReadPage = (path: string) => string;
 
@@ -22,13 +32,28 @@ export function generatedPages(
   if (faults.length > 0) throw new Error(faults.join("\n"));
   const promises = verificationTable(areas, testTags(sources));
   return new Map([
-    ["docs/verification.md", replaceGenerated(read("docs/verification.md"), "promises", promises)],
+    ["docs/verification.md", verificationPage(promises, read)],
     ["docs/benchmarks.md", benchmarksPage(results, read)],
     ...developerPages(paths, read),
     ...Object.entries(referencePages()).map(([name, text]) => {
       return [`docs/reference/${name}`, text] as const;
     }),
   ]);
+}
+
+function verificationPage(promises: string, read: ReadPage): string {
+  const scores = mutationScores(read("tools/mutation/scores.json"));
+  const page = replaceGenerated(read("docs/verification.md"), "promises", promises);
+  return replaceGenerated(page, "mutations", scores);
+}
+
+/** The scores of the latest samples, with their 95 % intervals. */
+function mutationScores(text: string): string {
+  const scores = z.array(mutationScore).parse(JSON.parse(text));
+  const rows = scores.map(({ package: name, percent, mutants, from, to }) => {
+    return [name, percent, mutants, from, to];
+  });
+  return markdownTable(["Package", "Score in %", "Mutants", "At least", "At most"], rows);
 }
 
 function testTags(sources: readonly SourceFile[]): HoldsTag[] {

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import { chatCompletionRequest } from "@heddle/contracts/api/chat";
-import { ERROR_MEANINGS } from "@heddle/contracts/api/errors";
+import { ERROR_MEANINGS, EXIT_MEANINGS } from "@heddle/contracts/api/errors";
+import { logEventSchema } from "@heddle/contracts/api/events/log";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { createKeyRequest } from "@heddle/contracts/api/keys";
 import { FAILURE_MEANINGS, JOB_STATE_MEANINGS } from "@heddle/contracts/api/meanings/jobs";
@@ -61,7 +62,11 @@ export function referencePages(): Readonly<Record<string, string>> {
     "event-types.md": page(
       "Types of events",
       "readers of the event log; the guide is [the event log](../guide/events.md)",
-      meaningTable("Type", EVENT_TYPES),
+      [
+        meaningTable("Type", EVENT_TYPES),
+        "## Attributes of an event",
+        fieldTable(logEventSchema),
+      ].join("\n\n"),
     ),
     "flags.md": page(
       "Flags of the processes",
@@ -122,7 +127,9 @@ function errorTable(): string {
     const meaning = ERROR_MEANINGS[code as keyof typeof ERROR_TABLE];
     return [`\`${code}\``, String(http), String(exit), retryable ? "yes" : "no", meaning];
   });
-  return table(["Code", "HTTP", "Exit", "Retry", "Meaning"], rows);
+  const codes = table(["Code", "HTTP", "Exit", "Retry", "Meaning"], rows);
+  const exits = Object.entries(EXIT_MEANINGS).map(([code, meaning]) => [code, meaning]);
+  return [codes, "## Exit codes", table(["Exit", "Meaning"], exits)].join("\n\n");
 }
 
 function accessTables(): string {

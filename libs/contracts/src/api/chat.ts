@@ -124,7 +124,9 @@ export const chatCompletionRequest = z
     top_logprobs: z.int().min(0).max(20).nullish().describe("Needs `logprobs`."),
     response_format: responseFormat
       .nullish()
-      .describe("`text`, `json_object` or `json_schema`, drawn by the schema whatever the model."),
+      .describe(
+        "`text`, `json_object` or `json_schema`, drawn by the schema whatever the model. Schemas have `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `propertyNames`, `items`, `prefixItems`, `additionalItems`, `unevaluatedProperties`, `unevaluatedItems`, `anyOf`, `oneOf`, `allOf`, `not`, `if`, `$ref` into the same schema, `multipleOf`, bounds of numbers, lengths and counts, `pattern` without look-around and back references, and the formats `date`, `time`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid` and `uri`.",
+      ),
     stream: z.boolean().nullish().describe("Answers as server-sent events."),
     stream_options: z
       .object({

@@ -35,6 +35,20 @@ export const problem = z
   })
   .meta({ id: "Problem", description: "An error of the orchestration API." });
 
+/** What the exit codes of commands mean. */
+export const EXIT_MEANINGS: Readonly<Record<number, string>> = {
+  0: "Success.",
+  1: "A failure.",
+  2: "Wrong usage, or a request that is refused.",
+  3: "Not found.",
+  4: "The key or its permission.",
+  5: "A conflict.",
+  6: "A rate limit or quota.",
+  7: "Unavailable.",
+  8: "The job did not succeed, or can never run.",
+  130: "Interrupted.",
+};
+
 /** What each code means to a caller, in one sentence. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   invalid_value: "A part of the request is not as expected; `param` names it.",

@@ -8,34 +8,40 @@ const sequenceText = z
   .regex(/^\d{1,15}$/, "expected the `sequence` of an event");
 
 /** An event of the log: CloudEvents 1.0 in JSON. */
-const logEventSchema = z
+export const logEventSchema = z
   .object({
-    specversion: z.literal("1.0"),
+    specversion: z.literal("1.0").describe("Of CloudEvents."),
     id: z.string().describe("With `source` it identifies the event."),
-    source: z.string(),
+    source: z.string().describe("The cluster, or what a client's event names."),
     type: z.string().describe("As `MODEL_TRAINING_START`, `MODEL_DEPLOYMENT` or `DATA_ACCESS`."),
     subject: z.string().describe("What it is about, as `jobs/ID`."),
-    time,
-    datacontenttype: z.literal("application/json"),
+    time: time.describe("When it happened."),
+    datacontenttype: z.literal("application/json").describe("Of `data`."),
     sequence: z.string().describe("Its place in the log, from 0 on; the same on all masters."),
     recordedtime: time.describe("When it was recorded; it never goes back."),
     project: z.string().optional().describe("Absent for events of the whole cluster."),
-    result: z.string().optional(),
+    result: z
+      .string()
+      .optional()
+      .describe("`success`, `refused`, `denied`, `failed`; `started` with `--audit-mode sync`."),
     userid: z.string().optional().describe("Who asked for it: `key:ID` or `user:SUBJECT`."),
-    sessionid: z.string().optional(),
+    sessionid: z
+      .string()
+      .optional()
+      .describe("The `X-Session-Id` of the call: 1 to 128 printable characters."),
     requestid: z.string().optional().describe("The `X-Request-Id` of the call."),
-    clientaddress: z.string().optional(),
+    clientaddress: z.string().optional().describe("Where the call came from."),
     actorid: z.string().optional().describe("Whom a client's event is about."),
     correlationid: z.string().optional().describe("The request that a client's event names."),
-    compliancelevel: z.string().optional(),
-    stream: z.string().optional(),
+    compliancelevel: z.string().optional().describe("What a client's event says of it."),
+    stream: z.string().optional().describe("The stream of a client's event."),
     revision: z.string().optional().describe("Its place in its stream."),
     tags: z.string().optional().describe("Separated by commas."),
     shredded: z
       .string()
       .optional()
       .describe("Whose personal data are gone with their key: `caller`, `actor` or both."),
-    data: z.record(z.string(), z.unknown()),
+    data: z.record(z.string(), z.unknown()).describe("What the type has to say."),
   })
   .meta({ id: "LogEvent", description: "An event of the event log, as CloudEvents 1.0." });
 
