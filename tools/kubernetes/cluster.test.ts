@@ -124,7 +124,7 @@ describe.skipIf(why !== undefined)("the chart on a cluster", { timeout: 300_000 
     const text = execFileSync(kubeTool("helm") ?? "helm", args, { encoding: "utf8" });
     const objects = parseAllDocuments(text).flatMap((each) => (each.toJS() as Manifest) ?? []);
     // Those of other projects' definitions, which this cluster may lack.
-    const foreign = objects.filter(({ apiVersion }) => apiVersion.startsWith("monitoring."));
+    const foreign = objects.filter(({ apiVersion }) => /^(monitoring|keda)\./.test(apiVersion));
     const own = objects.filter((object) => !foreign.includes(object));
     expect(own.length).toBeGreaterThan(15);
     const accounts = own.filter(({ kind }) => kind === "ServiceAccount");

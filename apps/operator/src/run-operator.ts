@@ -4,14 +4,19 @@ import { createServer, type Server } from "node:http";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
 import { endProcess } from "@heddle/base/process/end-process";
+import { Heddle } from "@heddle/client/heddle";
 import type { Log } from "@heddle/observability/logger";
+import { KubeConfig } from "@kubernetes/client-node";
+import type { INestApplicationContext } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { commandFlags } from "./install/command-flags.ts";
+import { DemandReader } from "./metrics/demand.ts";
+import { serveMetrics } from "./metrics/metrics-server.ts";
 import { operatorModule, ResourceOperator } from "./operator.module.ts";
 import type { OwnCluster } from "./settings/clusters.ts";
 
 const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
-const OPTIONAL = ["cluster", "cluster-namespace"] as const;
+const OPTIONAL = ["cluster", "cluster-namespace", "metrics-port", "metrics-service"] as const;
 const EXIT_MS = 15_000;
 const ALL = "*";
 const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
@@ -34,12 +39,18 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);
-  const server = await serveHealth(portOf(flags["health-port"]), () => operator.isReady);
+  const server = await serveHealth(
+    portOf("health-port", flags["health-port"]),
+    () => operator.isReady,
+  );
+  const metrics = own && (await openMetrics(app, flags, own, log));
   const stop = async () => {
     log.info({}, "stopping");
     setTimeout(() => void endProcess(1), EXIT_MS).unref();
-    server.close();
-    server.closeAllConnections();
+    for (const each of [server, metrics]) {
+      each?.close();
+      each?.closeAllConnections();
+    }
     await app.close();
     await endProcess(0);
   };
@@ -62,10 +73,33 @@ function ownCluster(cluster: string, namespace: string): OwnCluster | undefined 
   throw new AppError("invalid_value", message);
 }
 
-function portOf(text: string): number {
+/** For autoscalers, where a Service leads the API server here. */
+async function openMetrics(
+  app: INestApplicationContext,
+  flags: Readonly<Record<"metrics-port" | "metrics-service", string>>,
+  { namespace }: OwnCluster,
+  log: Log,
+) {
+  const { "metrics-port": port, "metrics-service": name } = flags;
+  if (port === "" && name === "") return undefined;
+  if (!LABEL.test(name)) {
+    const message = `--metrics-service takes the name of the Service of --metrics-port, not "${name}".`;
+    throw new AppError("invalid_value", message);
+  }
+  const demand = new DemandReader(app.get(Heddle));
+  return serveMetrics({
+    config: app.get(KubeConfig),
+    port: portOf("metrics-port", port),
+    service: { name, namespace },
+    demand: () => demand.read(),
+    log,
+  });
+}
+
+function portOf(flag: string, text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : -1;
   if (port >= 0 && port <= 65_535) return port;
-  throw new AppError("invalid_value", `--health-port takes 0 to 65535, not ${text}.`);
+  throw new AppError("invalid_value", `--${flag} takes 0 to 65535, not ${text}.`);
 }
 
 /** For the kubelet's probes. */

@@ -43,8 +43,13 @@ export async function createAuthority(): Promise<CertificateAuthority> {
   return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };
 }
 
-/** A key and a self-signed certificate, for peers that receive the certificate itself. */
-export async function createOwnCertificate(): Promise<CertificateAuthority> {
+/**
+ * A key and a self-signed certificate, for peers that receive the certificate itself; with the names
+ * of hosts if they look at those.
+ */
+export async function createOwnCertificate(
+  hosts: readonly string[] = [],
+): Promise<CertificateAuthority> {
   const lib = await x509();
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ["sign", "verify"]);
   const certificate = await lib.X509CertificateGenerator.createSelfSigned({
@@ -57,6 +62,13 @@ export async function createOwnCertificate(): Promise<CertificateAuthority> {
     extensions: [
       new lib.KeyUsagesExtension(lib.KeyUsageFlags.digitalSignature, true),
       new lib.ExtendedKeyUsageExtension([lib.ExtendedKeyUsage.serverAuth]),
+      ...(hosts.length > 0
+        ? [
+            new lib.SubjectAlternativeNameExtension(
+              hosts.map((value) => ({ type: "dns", value }) as const),
+            ),
+          ]
+        : []),
     ],
   });
   return { certificate: certificate.toString("pem"), privateKey: await pemOf(keys.privateKey) };

@@ -1,0 +1,89 @@
+// holds: kube-autoscaling
+
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { kubeTool, NO_HELM } from "./kube-tools.ts";
+import { ChartRelease, SMALL_PARTS } from "./release.ts";
+
+const why =
+  whyNoCluster() ??
+  (kubeTool("helm") ? undefined : NO_HELM) ??
+  (process.env["HEDDLE_KUBE_IMAGES"]
+    ? undefined
+    : "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out");
+if (why !== undefined) console.log(`tests of autoscaling are skipped: ${why}`);
+
+const namespace = `autoscaling-${randomBytes(4).toString("hex")}`;
+const release = new ChartRelease(namespace);
+const k = (...args: readonly string[]) => release.kubectl(...args);
+const METRICS = "/apis/external.metrics.k8s.io/v1beta1";
+const VALUES = {
+  ...SMALL_PARTS,
+  master: { ...SMALL_PARTS.master, replicas: 1 },
+  worker: {
+    ...SMALL_PARTS.worker,
+    taskIsolation: "optional",
+    autoscaling: {
+      enabled: true,
+      minReplicas: 1,
+      maxReplicas: 3,
+      scaleDownSeconds: 0,
+      metrics: [{ name: "heddle_job_tasks", perWorker: "2" }],
+    },
+  },
+  operator: {
+    externalMetrics: { enabled: true },
+    resources: { requests: { cpu: "10m", memory: "64Mi" } },
+  },
+};
+
+const workers = () =>
+  Number(k("get", "statefulset", "heddle-worker", "--output=jsonpath={.status.readyReplicas}"));
+
+function metric(name: string): number {
+  const text = kubectl(["get", "--raw", `${METRICS}/namespaces/${namespace}/${name}`]);
+  return Number(JSON.parse(text).items[0].value);
+}
+
+describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
+  beforeAll(() => {
+    kubectl(["create", "namespace", namespace]);
+    release.install(VALUES);
+  }, 600_000);
+  afterAll(() => {
+    if (why !== undefined) return;
+    release.helm(["uninstall", "heddle", "--wait"], {});
+    kubectl(["delete", "namespace", namespace, "--wait=false"]);
+  });
+
+  it("autoscaling: Kubernetes' own autoscaler adds workers by what jobs need", async () => {
+    kubectl(["wait", "--for=condition=Available", "apiservice/v1beta1.external.metrics.k8s.io"]);
+    await untilFound("a worker", () => workers() === 1 || undefined);
+    const ids = Array.from({ length: 5 }, (_, at) => {
+      const spec = { name: `wide-${at}`, command: "sleep 600", resources: { cpu_cores: 0.01 } };
+      return JSON.parse(release.heddle("jobs submit - --output json", JSON.stringify(spec))).job_id;
+    });
+    await untilFound("the metric", () => metric("heddle_job_tasks") === 5 || undefined);
+    await untilFound("three workers", () => workers() === 3 || undefined, 240_000);
+    expect(release.heddle("workers list").match(/heddle-worker-\d +ready/g)).toHaveLength(3);
+    for (const id of ids) release.heddle(`jobs cancel ${id}`);
+    await untilFound("one worker", () => workers() === 1 || undefined, 300_000);
+  });
+
+  it("autoscaling: the operator answers only the API server", () => {
+    k("wait", "--for=condition=Available", "deployment/heddle-operator", "--timeout=120s");
+    const url = `https://heddle-operator.${namespace}.svc${METRICS}/namespaces/${namespace}/heddle_requests`;
+    const script = `fetch("${url}").then(async (r) => console.log(r.status, await r.text()))`;
+    const insecure = "NODE_TLS_REJECT_UNAUTHORIZED=0";
+    const command = ["sh", "-c", `${insecure} node --eval '${script}' 2>/dev/null`];
+    const answer = k("exec", "heddle-master-0", "--container=master", "--", ...command);
+    expect(answer).toMatch(/^401 .*only the API server is answered/);
+  });
+
+  it("autoscaling: an unknown metric is not found, and the group says what there is", () => {
+    expect(() => metric("heddle_none")).toThrow(/there is no metric heddle_none|NotFound/);
+    const { resources } = JSON.parse(kubectl(["get", "--raw", METRICS]));
+    expect(resources.map(({ name }: { name: string }) => name)).toContain("heddle_job_gpus");
+  });
+});
