@@ -21,13 +21,17 @@ interface SignedIn extends ConsoleSession {
 export function App() {
   const [session, setSession] = useState<SignedIn>();
   const [hasEnded, setEnded] = useState(false);
-  const signIn = (heddle: Heddle, self: CallerView) => {
-    const signOut = (isEnded: boolean) => {
+  const signIn = (heddle: Heddle, self: CallerView, onLeave?: () => void) => {
+    const end = (isEnded: boolean) => {
       setEnded(isEnded);
       setSession(undefined);
     };
-    const queries = newQueries(() => signOut(true));
-    setSession({ heddle, self, queries, signOut: () => signOut(false) });
+    const queries = newQueries(() => end(true));
+    const signOut = () => {
+      onLeave?.();
+      end(false);
+    };
+    setSession({ heddle, self, queries, signOut });
   };
   useEffect(() => session && follow(session), [session]);
   if (!session) return <SignIn hasEnded={hasEnded} onSignedIn={signIn} />;

@@ -31,6 +31,8 @@ export const STRINGS = {
     submit: "Sign in",
     checking: "Checking the key ...",
     ended: "The session has ended: the key has expired or was revoked. Sign in again.",
+    provider: "Sign in with the identity provider",
+    failed: "The identity provider did not sign you in. Try again, or paste an API key.",
     noKey: "Paste an API key: it begins with hdl_.",
   },
   common: {

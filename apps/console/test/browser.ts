@@ -26,6 +26,8 @@ export class ConsoleRig {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-console-"));
   /** Errors that pages have logged or thrown. */
   readonly errors: string[] = [];
+  /** Writes the `--auth-file` of a cluster at that address. */
+  authFileOf: ((url: string) => string) | undefined;
   #output = "";
   #port = 0;
   #cluster: ChildProcess | undefined;
@@ -45,11 +47,16 @@ export class ConsoleRig {
 
   async start(...flags: string[]): Promise<void> {
     this.#port = await freePort();
+    const authFile = this.authFileOf?.(this.url);
     const place = ["--data", join(this.folder, "data"), "--port", String(this.#port)];
     const args = [programOf("cli"), "up", "--profile", "tiny", ...place, ...flags];
     const cluster = spawn(process.execPath, args, {
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, HEDDLE_DRAIN_MS: "300" },
+      env: {
+        ...process.env,
+        HEDDLE_DRAIN_MS: "300",
+        ...(authFile && { HEDDLE_AUTH_FILE: authFile }),
+      },
     });
     this.#cluster = cluster;
     for (const stream of [cluster.stdout, cluster.stderr]) {

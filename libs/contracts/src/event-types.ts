@@ -28,6 +28,7 @@ export const EVENT_TYPES = {
   ROLE_CHANGE: "A role was changed or removed.",
   ACCESS_GRANT: "A role was given.",
   ACCESS_REVOKE: "A role was taken away.",
+  SESSION_END: "A sign-in of the console was ended, by its user or the identity provider.",
   ACCESS_POLICY_CHANGE: "The access policy was changed.",
   EVENTS_REMOVED: "The oldest events were removed, as `event_days` or `event_mib` says.",
   SUBJECT_SHRED: "The key of a subject was removed: its personal data cannot be read any more.",

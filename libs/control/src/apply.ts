@@ -111,6 +111,7 @@ export function emptyState(): ControlState {
     bindings: new Map(),
     access: new Map(),
     secrets: new Map(),
+    endedSessions: new Map(),
     webhooks: new Map(),
     webhookProgress: new Map(),
     subjects: new Map(),

@@ -37,6 +37,8 @@ export const KEEPS_SECRETS = 10;
 export const SEALS_SUBJECTS = 10;
 /** The oldest events are removed, as settings say. */
 export const REMOVES_EVENTS = 10;
+/** Sessions of the console are ended before their time. */
+export const ENDS_SESSIONS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

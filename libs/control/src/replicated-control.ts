@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { changeAccess, isAccessCommand } from "./access/access-changes.ts";
+import { changeSessions, isSessionCommand } from "./access/session-changes.ts";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import { changeAudit, isAuditCommand } from "./audit/audit-changes.ts";
 import {
@@ -14,6 +15,7 @@ import { type NewSubject, sealsOf } from "./audit/subject-keys.ts";
 import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
+  ENDS_SESSIONS,
   KEEPS_SECRETS,
   NEWEST_VERSION,
   RECORDS_EVENTS,
@@ -309,6 +311,9 @@ export class ReplicatedControl {
     }
     if (isWebhookCommand(command)) {
       return since(RECORDS_EVENTS, () => changeWebhook(this.state, command));
+    }
+    if (isSessionCommand(command)) {
+      return since(ENDS_SESSIONS, () => changeSessions(this.state, command));
     }
     if (isSecretCommand(command)) {
       return since(KEEPS_SECRETS, () => changeSecret(this.state, command));

@@ -25,6 +25,7 @@ const STATE_KINDS = {
       "bindings",
       "access",
       "secrets",
+      "endedSessions",
     ],
     share: 0.1,
   },

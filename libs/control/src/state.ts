@@ -1,7 +1,12 @@
 import type { DeploymentSpec, WeightsSpec } from "@heddle/contracts/engine";
 import type { Limits, Prices } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
-import type { AccessPolicyRecord, RoleRecord, SubjectRecord } from "./access/records.ts";
+import type {
+  AccessPolicyRecord,
+  EndedSession,
+  RoleRecord,
+  SubjectRecord,
+} from "./access/records.ts";
 import type { EventName } from "./audit/records.ts";
 import type { WebhookProgress, WebhookRecord } from "./audit/webhook-records.ts";
 import type { DocumentRecord } from "./documents/records.ts";
@@ -40,6 +45,8 @@ export interface ControlState extends JobsState {
   readonly bindings: Map<string, SubjectRecord>;
   /** The access policy; its defaults hold while it is absent. */
   readonly access: Map<"policy", AccessPolicyRecord>;
+  /** Sessions of browsers that were ended early, by a hash of what they have in common. */
+  readonly endedSessions: Map<string, EndedSession>;
   /** Secrets of projects, by `secretKey`. */
   readonly secrets: Map<string, SecretRecord>;
   /** Where events are sent, by id. */

@@ -6,10 +6,10 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
+import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
 import { runCommandLine } from "../command-line.ts";
-import { IdentityProvider } from "./testing/identity-provider.ts";
 import { ScriptedBrowser } from "./testing/scripted-browser.ts";
 import { TokenStore } from "./token-store.ts";
 

@@ -4,7 +4,7 @@ import type { CallerView } from "@heddle/contracts/api/access/bindings";
 import type { Permission } from "@heddle/contracts/api/permission";
 import { createContext, useContext } from "react";
 
-/** A signed-in tab. Its key is in the client alone, and nowhere else. */
+/** A signed-in tab. A pasted key is in the client alone; a session is in a cookie that scripts cannot read. */
 export interface ConsoleSession {
   readonly heddle: Heddle;
   /** Who has signed in, and what it may do. */

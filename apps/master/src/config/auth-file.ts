@@ -93,6 +93,34 @@ export const oauth2Settings = z.strictObject({
       client_secret_file: z.string().min(1).max(4_096).describe("The file with its secret."),
     })
     .optional(),
+  console: z
+    .strictObject({
+      public_url: z
+        .string()
+        .max(500)
+        .refine(isSecureUrl, "expected https://..., or http:// on loopback")
+        .describe("Where browsers find the console."),
+      client_id: z.string().min(1).max(200).optional().describe("Absent: the one above."),
+      client_secret_file: z
+        .string()
+        .min(1)
+        .max(4_096)
+        .optional()
+        .describe("The file with its secret; absent for a public client."),
+      scopes: z
+        .array(z.string().min(1).max(200))
+        .min(1)
+        .max(32)
+        .default(["openid"])
+        .describe("What the sign-in asks for."),
+      session_minutes: z
+        .int()
+        .min(5)
+        .max(1_440)
+        .default(480)
+        .describe("The longest session; it ends with its access token."),
+    })
+    .optional(),
   parameters: z
     .record(z.string().max(100), z.string().max(500))
     .default({})

@@ -1,25 +1,48 @@
 import { fileURLToPath } from "node:url";
+import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import type { Logger } from "@heddle/observability/logger";
 import { Inject, Module, NotFoundException } from "@nestjs/common";
 import { HttpAdapterHost } from "@nestjs/core";
 import type { FastifyAdapter } from "@nestjs/platform-fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { AuthSettings } from "../config/auth-file.ts";
+import { LOGGER } from "../config/config.module.ts";
+import { PEPPER } from "../control-plane/control-plane.module.ts";
 import { HttpModule } from "../http/http.module.ts";
+import { ConsoleSessions } from "../http/identity/console-sessions.ts";
+import { AUTH_SETTINGS, TOKENS } from "../http/identity/open-authenticator.ts";
+import { SessionRoutes } from "./session/session-routes.ts";
 import { ConsoleSite } from "./site.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../console/dist/site", import.meta.url));
 /** The files have no secret: readers sign in on the page. */
 const PUBLIC = { operation: { permission: "public" } };
 
+/** Where browsers sign in with a key alone. */
+const NO_SIGN_IN = { sign_in: false, signed_in: false };
+
 /** Serves the web console. Its files are no operations of the API, and in no list of its routes. */
 @Module({ imports: [HttpModule] })
 export class ConsoleModule {
   readonly #site = new ConsoleSite(FOLDER);
 
-  constructor(@Inject(HttpAdapterHost) { httpAdapter }: HttpAdapterHost<FastifyAdapter>) {
+  constructor(
+    @Inject(HttpAdapterHost) { httpAdapter }: HttpAdapterHost<FastifyAdapter>,
+    @Inject(ConsoleSessions) sessions: ConsoleSessions | null,
+    @Inject(TOKENS) tokens: TokenVerifier | null,
+    @Inject(AUTH_SETTINGS) settings: AuthSettings | null,
+    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(LOGGER) log: Logger,
+  ) {
     const instance = httpAdapter.getInstance<FastifyInstance>();
     const serve = (request: FastifyRequest, reply: FastifyReply) => this.#serve(request, reply);
     instance.get("/", { config: PUBLIC }, toConsole);
     instance.get("/console", { config: PUBLIC }, serve);
+    if (sessions && tokens && settings?.oauth2) {
+      new SessionRoutes(sessions, tokens, settings.oauth2, pepper, log).serve(instance);
+    } else {
+      instance.get("/console/session", { config: PUBLIC }, () => NO_SIGN_IN);
+    }
     instance.get("/console/*", { config: PUBLIC }, serve);
   }
 

@@ -130,6 +130,12 @@ function readBodiesAsBytes(instance: FastifyInstance, bodies: BodyReader): void 
   instance.addContentTypeParser("application/json", (_request, payload, done) => {
     bodies.read(payload as IncomingMessage, done);
   });
+  // Only the routes that other programs call in this form, as identity providers do.
+  instance.addContentTypeParser("application/x-www-form-urlencoded", (request, payload, done) => {
+    const { isUrlencoded } = request.routeOptions.config as ServedConfig;
+    if (isUrlencoded) bodies.read(payload as IncomingMessage, done);
+    else done(new UnsupportedMediaTypeException());
+  });
   // Its route reads it: forms have files, which are larger than bodies.
   instance.addContentTypeParser("multipart/form-data", (request, payload, done) => {
     const { operation } = request.routeOptions.config as ServedConfig;

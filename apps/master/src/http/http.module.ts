@@ -22,7 +22,14 @@ import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
 import { Authenticator } from "./identity/authenticator.ts";
-import { AUTH_SETTINGS, openAuthenticator } from "./identity/open-authenticator.ts";
+import { ConsoleSessions } from "./identity/console-sessions.ts";
+import {
+  AUTH_SETTINGS,
+  openAuthenticator,
+  openSessions,
+  openTokenVerifier,
+  TOKENS,
+} from "./identity/open-authenticator.ts";
 import { InProcessCalls } from "./in-process-calls.ts";
 import { LastUsed } from "./last-used.ts";
 import { CallLimiter } from "./limits/call-limiter.ts";
@@ -58,9 +65,15 @@ import { traceRequests } from "./trace-hooks.ts";
       inject: [MASTER_CONFIG],
       useFactory: ({ authFile }: MasterConfig) => (authFile ? readAuthFile(authFile) : null),
     },
+    { provide: TOKENS, inject: [AUTH_SETTINGS, LOGGER], useFactory: openTokenVerifier },
+    {
+      provide: ConsoleSessions,
+      inject: [AUTH_SETTINGS, CONTROL_PLANE, PEPPER],
+      useFactory: openSessions,
+    },
     {
       provide: Authenticator,
-      inject: [CONTROL_PLANE, PEPPER, InProcessCalls, AUTH_SETTINGS, LOGGER],
+      inject: [CONTROL_PLANE, PEPPER, InProcessCalls, TOKENS, ConsoleSessions],
       useFactory: openAuthenticator,
     },
     {
@@ -77,7 +90,16 @@ import { traceRequests } from "./trace-hooks.ts";
     { provide: ROUTES, inject: [ModulesContainer, PluginSet], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
-  exports: [IdempotentChanges, InProcessCalls, CallLimiter, LastUsed, AUTH_SETTINGS, ROUTES],
+  exports: [
+    IdempotentChanges,
+    InProcessCalls,
+    CallLimiter,
+    LastUsed,
+    AUTH_SETTINGS,
+    TOKENS,
+    ConsoleSessions,
+    ROUTES,
+  ],
 })
 export class HttpModule {
   /** Guards the routes of all modules: they are added after all modules were made. */

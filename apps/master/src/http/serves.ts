@@ -12,6 +12,8 @@ import { Consistency } from "./consistency.ts";
 /** The operation of a route, in its Fastify config; a route without it is denied. */
 export interface ServedConfig {
   readonly operation?: ApiOperation;
+  /** Its body is an `application/x-www-form-urlencoded` one. */
+  readonly isUrlencoded?: boolean;
 }
 
 const OPERATION = Symbol("heddle.operation");

@@ -54,3 +54,19 @@ export type AccessCommand =
 export function bindingKey(kind: SubjectKind, subject: string): string {
   return `${kind}:${subject}`;
 }
+
+/** Sessions that were ended before their time. */
+export interface EndedSession {
+  /** Sessions that began until then have ended. */
+  readonly beganUntilMs: number;
+  /** From then on none of them would be valid anyway. */
+  readonly forgetAtMs: number;
+}
+
+/** Ends the sessions of browsers that have a name in common. */
+export type SessionCommand = {
+  readonly type: "session.end";
+  readonly atMs: number;
+  /** A SHA-256, hexadecimal: the state does not have the names of people or sessions. */
+  readonly names: readonly string[];
+} & EndedSession;

@@ -162,6 +162,7 @@ const RULES: Rules = {
     subject: `webhooks/${id}`,
     data: { removed: true },
   }),
+  "session.end": () => ({ type: "SESSION_END", subject: "access", data: {} }),
   "secret.set": (secret, { secrets }) => ({
     type: "SECRET_CHANGE",
     subject: `secrets/${secret.name}`,

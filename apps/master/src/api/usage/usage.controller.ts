@@ -66,9 +66,16 @@ function isWanted(sum: UsageSum, { key, project, model }: UsageQuery): boolean {
   );
 }
 
-/** What other projects have used is theirs. */
-function isOf({ project: own, grants: { projects } }: Caller, project: string): boolean {
-  return project === own || projects === undefined || projects.includes(project);
+/**
+ * What other projects have used is theirs. A caller without `cluster:read` sees the projects in
+ * which it has permissions; with some in all projects, the one of the call.
+ */
+function isOf({ project: own, grants }: Caller, project: string): boolean {
+  const { projects } = grants;
+  if (projects?.includes(project)) return true;
+  const readsCluster = grants.mayEverywhere("cluster:read");
+  if (projects === undefined) return readsCluster || project === own;
+  return readsCluster && project === own;
 }
 
 function add(views: Map<string, Writable>, sum: UsageSum, grouping: Grouping): void {

@@ -87,16 +87,40 @@ describe("GET /usage", () => {
       return ((await reply.json()) as UsagePage).data.map(({ project_id }) => project_id);
     };
     expect(await seen(reader)).toEqual(["vision"]);
+    expect(await seen(speech)).toEqual(["speech"]);
+    expect(await seen(speech, "project=vision")).toEqual([]);
     expect(await seen(reader, "project=speech")).toEqual([]);
     expect(await seen(server.adminKey)).toEqual(expect.arrayContaining(["speech", "vision"]));
   });
 
-  it("refuses what it cannot sum, and keys without the permission", async () => {
+  it("shows nothing to callers without a permission, and one project to those of all", async () => {
+    const projects = async (key: string, headers: Record<string, string> = {}) => {
+      const authorization = `Bearer ${key}`;
+      const reply = await fetch(`${server.url}/api/v1/usage?group_by=project`, {
+        headers: { authorization, ...headers },
+      });
+      return ((await reply.json()) as UsagePage).data.map(({ project_id }) => project_id);
+    };
+    const { text: none } = await server.addKey({ scopes: [] });
+    expect(await projects(none)).toEqual([]);
+    const { id, text } = await server.addKey({ scopes: [], project: "vision" });
+    const role = { permissions: ["jobs:read"] };
+    const make = (method: string, path: string, body: object) =>
+      fetch(`${server.url}/api/v1/${path}`, {
+        method,
+        headers: { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" },
+        body: JSON.stringify(body),
+      });
+    await make("PUT", "roles/job-reader", role);
+    await make("POST", "bindings", { kind: "key", subject: id, role: "job-reader" });
+    expect(await projects(text)).toEqual(["vision"]);
+    expect(await projects(text, { "x-heddle-project": "speech" })).toEqual(["speech"]);
+  });
+
+  it("refuses what it cannot sum", async () => {
     for (const query of ["group_by=week", "start=today", "start=2026-02-02&end=2026-01-01"]) {
       expect([(await get(query)).status, query]).toEqual([400, query]);
     }
-    const { text } = await server.addKey({ scopes: ["inference:create"] });
-    expect((await get("", text)).status).toBe(403);
   });
 });
 

@@ -8,13 +8,20 @@ import type { FastifyRequest } from "fastify";
 import type { InProcessCalls } from "../in-process-calls.ts";
 import type { Caller } from "./caller.ts";
 import type { CallerResolver } from "./caller-resolver.ts";
+import { type ConsoleSessions, CSRF_HEADER } from "./console-sessions.ts";
+
+/** How users prove who they are. */
+interface UserProofs {
+  readonly tokens: TokenVerifier | undefined;
+  readonly sessions: ConsoleSessions | undefined;
+}
 
 /** Finds who calls by the headers of a request. */
 export class Authenticator {
   readonly #verifier: KeyVerifier<ApiKeyRecord>;
   readonly #callers: CallerResolver;
   readonly #inProcess: Pick<InProcessCalls, "keyOf">;
-  readonly #tokens: TokenVerifier | undefined;
+  readonly #users: UserProofs;
   readonly #newest: Pick<FreshRun<unknown>, "get">;
 
   /** `newest` resolves when this master's state holds every change made before the call of it. */
@@ -22,14 +29,14 @@ export class Authenticator {
     verifier: KeyVerifier<ApiKeyRecord>,
     callers: CallerResolver,
     inProcess: Pick<InProcessCalls, "keyOf">,
-    tokens: TokenVerifier | undefined,
+    users: UserProofs,
     newest: Pick<FreshRun<unknown>, "get">,
   ) {
     this.#newest = newest;
     this.#verifier = verifier;
     this.#callers = callers;
     this.#inProcess = inProcess;
-    this.#tokens = tokens;
+    this.#users = users;
   }
 
   /** Whether the request names a caller at all, known or not. */
@@ -43,15 +50,27 @@ export class Authenticator {
     const id = this.#inProcess.keyOf(raw);
     if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)));
     refuseRepeated(raw.rawHeaders);
-    const token = tokenOf(headers);
     const project = headers["x-heddle-project"] as string | undefined;
-    if (this.#tokens && TokenVerifier.isToken(token)) {
-      return this.#tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
+    const { tokens } = this.#users;
+    const token = this.#sessionToken(headers) ?? tokenOf(headers);
+    if (tokens && TokenVerifier.isToken(token)) {
+      return tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
     }
     const verified = this.#verifier.verify(token);
     // It may be new: another master answered the call that made it a moment ago.
     if (!verified.ok && verified.reason === "unknown") return this.#ofNewKey(token, project);
     return this.#callers.ofKey(known(verified), project);
+  }
+
+  /** The token of a browser's session, for calls that name no other caller. */
+  #sessionToken(headers: FastifyRequest["headers"]): string | undefined {
+    const { sessions } = this.#users;
+    const { authorization, "x-api-key": apiKey, cookie } = headers;
+    if (!sessions || authorization || apiKey) return undefined;
+    const session = sessions.of(cookie, Date.now());
+    if (!session) return undefined;
+    sessions.checkCsrf(session, headers[CSRF_HEADER]);
+    return session.token;
   }
 
   async #ofNewKey(token: string, project: string | undefined): Promise<Caller> {

@@ -13,19 +13,43 @@ import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { InProcessCalls } from "../in-process-calls.ts";
 import { Authenticator } from "./authenticator.ts";
 import { CallerResolver } from "./caller-resolver.ts";
+import { ConsoleSessions } from "./console-sessions.ts";
 
 /** The injection token of the AuthSettings; null without an `--auth-file`. */
 export const AUTH_SETTINGS = Symbol("AuthSettings");
 
+/** The injection token of the verifier of access tokens; null without an identity provider. */
+export const TOKENS = Symbol("TokenVerifier");
+
 /** How long a call with a key that this master does not know waits for the newest state. */
 const NEWEST_MS = 2_000;
+
+/** The verifier of access tokens; null without an identity provider. */
+export function openTokenVerifier(
+  settings: AuthSettings | null,
+  logger: Logger,
+): TokenVerifier | null {
+  return settings?.oauth2 ? tokenVerifier(settings.oauth2, logger) : null;
+}
+
+/** The sessions of browsers; null where none signs in with an identity provider. */
+export function openSessions(
+  settings: AuthSettings | null,
+  control: ControlPlane,
+  pepper: Uint8Array,
+): ConsoleSessions | null {
+  const own = settings?.oauth2?.console;
+  if (!own) return null;
+  const maxSessionMs = own.session_minutes * 60_000;
+  return new ConsoleSessions({ publicUrl: new URL(own.public_url), maxSessionMs }, control, pepper);
+}
 
 export function openAuthenticator(
   control: ControlPlane,
   pepper: Uint8Array,
   inProcess: InProcessCalls,
-  settings: AuthSettings | null,
-  logger: Logger,
+  tokens: TokenVerifier | null,
+  sessions: ConsoleSessions | null,
 ): Authenticator {
   const verifier = new KeyVerifier<ApiKeyRecord>({
     lookup: (id) => control.state.keys.get(id),
@@ -33,12 +57,12 @@ export function openAuthenticator(
     now: Date.now,
   });
   const callers = new CallerResolver(() => control.state);
-  const tokens = settings?.oauth2 && tokenVerifier(settings.oauth2, logger);
   const newest = new FreshRun(async () => {
     const late = delay(NEWEST_MS, undefined, { ref: false });
     await Promise.race([control.group?.readBarrier(), late]);
   });
-  return new Authenticator(verifier, callers, inProcess, tokens, newest);
+  const users = { tokens: tokens ?? undefined, sessions: sessions ?? undefined };
+  return new Authenticator(verifier, callers, inProcess, users, newest);
 }
 
 function tokenVerifier(
@@ -70,14 +94,15 @@ function introspection(
 ): ((token: string) => Promise<boolean>) | undefined {
   if (!asked) return undefined;
   const { endpoint, client_id: clientId, client_secret_file: file } = asked;
-  const clientSecret = secretOf(file);
+  const setting = "oauth2.introspection.client_secret_file of --auth-file";
+  const clientSecret = readSecretFile(file, setting);
   const onFailure = ({ message }: Error) =>
     logger.warn({ endpoint, why: message }, "the identity provider did not check a token");
   return (token) => isActiveToken(token, { endpoint, clientId, clientSecret, onFailure });
 }
 
-function secretOf(file: string): string {
-  const setting = "oauth2.introspection.client_secret_file of --auth-file";
+/** The secret in a file that a setting names. */
+export function readSecretFile(file: string, setting: string): string {
   let secret: string;
   try {
     secret = readFileSync(file, "utf8").trim();

@@ -53,7 +53,7 @@ export const usageOperations = {
     operationId: "usage.list",
     method: "GET",
     path: "/api/v1/usage",
-    permission: "cluster:read",
+    permission: "authenticated",
     summary:
       "Sums the usage of calls by day, key, project and model, of the projects in which the caller has permissions.",
     query: usageQuery,

@@ -16,11 +16,12 @@ export class IdentityProvider {
     this.issuer = issuer;
   }
 
-  static async start(): Promise<IdentityProvider> {
+  /** `console` is the address of a console that signs browsers in. */
+  static async start(console?: string, port = 0): Promise<IdentityProvider> {
     const server = createServer();
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
     const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const provider = new Provider(issuer, await configuration());
+    const provider = new Provider(issuer, await configuration(console));
     const handle = provider.callback();
     server.on("request", (request, response) => {
       if (!request.url?.startsWith("/sign-in/")) return void handle(request, response);
@@ -35,7 +36,7 @@ export class IdentityProvider {
   }
 }
 
-async function configuration(): Promise<Configuration> {
+async function configuration(console?: string): Promise<Configuration> {
   const { privateKey } = await generateKeyPair("RS256", { extractable: true });
   const jwk = { ...(await exportJWK(privateKey)), kid: "idp-1", alg: "RS256", use: "sig" };
   const device = "urn:ietf:params:oauth:grant-type:device_code";
@@ -57,8 +58,11 @@ async function configuration(): Promise<Configuration> {
         response_types: [],
         redirect_uris: [],
       },
+      ...(console === undefined ? [] : [consoleClient(console)]),
     ],
     cookies: { keys: ["a key of the test"] },
+    // Its own refuses loopback, where the consoles of tests are.
+    fetch: (url, options) => fetch(url, { ...options, dispatcher: undefined }),
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     interactions: { url: (_, { uid }) => `/sign-in/${uid}` },
     ttl: { AccessToken: 3_600, ClientCredentials: 3_600, RefreshToken: 86_400 },
@@ -67,6 +71,7 @@ async function configuration(): Promise<Configuration> {
       deviceFlow: { enabled: true },
       clientCredentials: { enabled: true },
       revocation: { enabled: true },
+      backchannelLogout: { enabled: true },
       resourceIndicators: {
         enabled: true,
         defaultResource: () => API,
@@ -79,6 +84,20 @@ async function configuration(): Promise<Configuration> {
         }),
       },
     },
+  };
+}
+
+function consoleClient(url: string) {
+  const session = `${url}/console/session`;
+  return {
+    client_id: "heddle-console",
+    client_secret: "console-secret-of-the-test",
+    grant_types: ["authorization_code"],
+    response_types: ["code" as const],
+    redirect_uris: [`${session}/callback`],
+    post_logout_redirect_uris: [`${url}/console/`],
+    backchannel_logout_uri: `${session}/backchannel-logout`,
+    backchannel_logout_session_required: true,
   };
 }
 

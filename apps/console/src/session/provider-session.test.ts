@@ -1,0 +1,66 @@
+// holds: console-oidc
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../../test/browser.ts";
+
+const MINUTES_MS = 240_000;
+const SECRET = "console-secret-of-the-test";
+
+describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIUM}`, () => {
+  const rig = new ConsoleRig();
+  let provider: IdentityProvider;
+  beforeAll(async () => {
+    const issuerPort = await freePort();
+    const { promise, resolve } = Promise.withResolvers<IdentityProvider>();
+    // Both need the other's address before they start.
+    rig.authFileOf = (url) => {
+      const [file, secret] = [join(rig.folder, "auth.json"), join(rig.folder, "secret")];
+      writeFileSync(secret, SECRET);
+      const started = IdentityProvider.start(url, issuerPort);
+      started.then(resolve);
+      const issuer = `http://127.0.0.1:${issuerPort}`;
+      const console = { public_url: url, client_id: "heddle-console", client_secret_file: secret };
+      const bindings = [{ kind: "user", subject: "alice", role: "operator" }];
+      const oauth2 = { issuer, audience: "urn:heddle:api", console };
+      writeFileSync(file, JSON.stringify({ method: "oauth2", oauth2, rbac: { bindings } }));
+      return file;
+    };
+    await rig.start("--masters", "1", "--parameter-servers", "0");
+    provider = await promise;
+  }, MINUTES_MS);
+  afterAll(async () => {
+    await rig.close();
+    await provider?.close();
+  });
+
+  it(
+    "leads to the asked page, outlives a reload, and ends with the sign-out",
+    async () => {
+      const page = await rig.open("/console/nodes");
+      await page.getByRole("button", { name: "Sign in with the identity provider" }).click();
+      const title = page.getByRole("heading", { level: 1, name: "Nodes" });
+      await title.waitFor();
+      expect(new URL(page.url()).pathname).toBe("/console/nodes");
+      await page.reload();
+      await title.waitFor();
+      const seen = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])";
+      expect(await page.evaluate(seen)).toBe('[{},{},""]');
+      const cookies = await page.context().cookies(rig.url);
+      const [session] = cookies.filter(({ name }) => name === "heddle_session");
+      expect(session).toMatchObject({ httpOnly: true, sameSite: "Strict" });
+      // The provider's own pages load what no test has.
+      expect(rig.errors).toEqual([]);
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.waitForURL(`${provider.issuer}/**`);
+      const again = await page.context().newPage();
+      await again.goto(`${rig.url}/console/nodes`);
+      await again.getByLabel("API key").waitFor();
+      await page.context().close();
+    },
+    MINUTES_MS,
+  );
+});

@@ -1,0 +1,167 @@
+import { CodeSignIn, type PendingSignIn } from "@heddle/auth/oidc/code-sign-in";
+import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
+import { readLogoutToken } from "@heddle/auth/oidc/logout-token";
+import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import { AppError, toAppError } from "@heddle/base/errors";
+import type { Logger } from "@heddle/observability/logger";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { AuthSettings } from "../../config/auth-file.ts";
+import { type ConsoleSessions, CSRF_HEADER } from "../../http/identity/console-sessions.ts";
+import { readSecretFile } from "../../http/identity/open-authenticator.ts";
+import { SealedCookie } from "../../http/identity/sealed-cookie.ts";
+
+type OAuth2 = NonNullable<AuthSettings["oauth2"]>;
+
+/** A sign-in on its way: what the browser must bring back, and where it goes then. */
+interface SignInUnderWay extends PendingSignIn {
+  readonly to: string;
+  readonly untilMs: number;
+}
+
+/** How long a user may take at the identity provider. */
+const SIGN_IN_MS = 600_000;
+const PATH = "/console/session";
+/** Paths of the console's pages alone: no other site, and no route of the API. */
+const PAGE = /^\/console\/(?!session)[\w\-./?=&%:~]{0,500}$/;
+const HOME = "/console/";
+const OPEN = { operation: { permission: "public" } };
+
+/** The sign-in of browsers by code and PKCE; each route is of the console and none of the API. */
+export class SessionRoutes {
+  readonly #sessions: ConsoleSessions;
+  readonly #tokens: TokenVerifier;
+  readonly #oauth2: OAuth2;
+  readonly #log: Logger;
+  readonly #signIn: CodeSignIn;
+  readonly #keys: IssuerKeys;
+  readonly #pending: SealedCookie<SignInUnderWay>;
+  readonly #clientId: string;
+
+  constructor(
+    sessions: ConsoleSessions,
+    tokens: TokenVerifier,
+    oauth2: OAuth2,
+    pepper: Uint8Array,
+    log: Logger,
+  ) {
+    this.#sessions = sessions;
+    this.#tokens = tokens;
+    this.#oauth2 = oauth2;
+    this.#log = log;
+    const { issuer, jwks_uri: jwksUri, parameters, console: own } = oauth2;
+    const { publicUrl } = sessions.settings;
+    const isSecure = publicUrl.protocol === "https:";
+    this.#clientId = clientIdOf(oauth2);
+    this.#signIn = new CodeSignIn({
+      issuer,
+      clientId: this.#clientId,
+      clientSecret: own?.client_secret_file && readSecretFile(own.client_secret_file, SECRET),
+      redirectUri: new URL(`${PATH}/callback`, publicUrl).href,
+      scopes: own?.scopes ?? ["openid"],
+      parameters,
+    });
+    this.#keys = new IssuerKeys({ issuer, jwksUri, now: () => performance.now() });
+    // The browser comes back from another site, so this one is not `Strict`.
+    this.#pending = new SealedCookie(pepper, "heddle_sign_in", { isSecure, sameSite: "Lax" });
+  }
+
+  serve(instance: FastifyInstance): void {
+    const config = OPEN;
+    instance.get(PATH, { config }, (request, reply) => this.#state(request, reply));
+    instance.get(`${PATH}/login`, { config }, (request, reply) => this.#login(request, reply));
+    instance.get(`${PATH}/callback`, { config }, (request, reply) =>
+      this.#callback(request, reply),
+    );
+    instance.post(`${PATH}/logout`, { config }, (request, reply) => this.#logout(request, reply));
+    const form = { ...OPEN, isUrlencoded: true };
+    instance.post(`${PATH}/backchannel-logout`, { config: form }, (request, reply) =>
+      this.#endedByProvider(request, reply),
+    );
+  }
+
+  /** What the page needs to begin; no other site can read it. */
+  #state({ headers }: FastifyRequest, reply: FastifyReply): object {
+    reply.header("cache-control", "no-store");
+    const session = this.#sessions.of(headers.cookie, Date.now());
+    const state = { sign_in: true, issuer: this.#oauth2.issuer, signed_in: session !== undefined };
+    if (!session) return state;
+    const expires_at = new Date(session.untilMs).toISOString();
+    return { ...state, csrf: this.#sessions.csrfOf(session), expires_at };
+  }
+
+  async #login({ query }: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const { to } = query as { readonly to?: unknown };
+    const { url, pending } = await this.#signIn.begin();
+    const untilMs = Date.now() + SIGN_IN_MS;
+    const way = { ...pending, to: typeof to === "string" && PAGE.test(to) ? to : HOME, untilMs };
+    reply.header("set-cookie", this.#pending.set(way, SIGN_IN_MS / 1_000) ?? []);
+    return redirect(reply, url);
+  }
+
+  async #callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const way = this.#pending.read(request.headers.cookie);
+    const cleared = this.#pending.clear();
+    try {
+      if (!way || Date.now() >= way.untilMs) throw refused("it took too long, or began elsewhere");
+      const returned = new URL(request.url, this.#sessions.settings.publicUrl);
+      const answer = await this.#signIn.finish(returned, way);
+      await this.#tokens.verify(answer.accessToken);
+      const nowMs = Date.now();
+      const session = this.#sessions.begin(answer, nowMs);
+      const cookies = this.#sessions.cookie.set(session, (session.untilMs - nowMs) / 1_000);
+      if (!cookies) throw refused("the access token is too large for cookies");
+      reply.header("set-cookie", [...cleared, ...cookies]);
+      return redirect(reply, way.to);
+    } catch (error) {
+      const { code, message } = toAppError(error);
+      this.#log.warn({ code, why: message }, "a sign-in to the console failed");
+      reply.header("set-cookie", cleared);
+      return redirect(reply, `${HOME}#sign-in-failed=${code}`);
+    }
+  }
+
+  async #logout({ headers }: FastifyRequest, reply: FastifyReply): Promise<object> {
+    const nowMs = Date.now();
+    const session = this.#sessions.of(headers.cookie, nowMs);
+    if (session) {
+      this.#sessions.checkCsrf(session, headers[CSRF_HEADER]);
+      await this.#sessions.end(session, nowMs);
+    }
+    reply.headers({ "set-cookie": this.#sessions.cookie.clear(), "cache-control": "no-store" });
+    const home = new URL(HOME, this.#sessions.settings.publicUrl).href;
+    return { logout_url: (await this.#signIn.logoutUrl(home).catch(() => undefined)) ?? null };
+  }
+
+  async #endedByProvider(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    reply.header("cache-control", "no-store");
+    const form = new URLSearchParams((request.body as Buffer | undefined)?.toString() ?? "");
+    const { issuer, algorithms, clock_skew_seconds: clockSkewS } = this.#oauth2;
+    const rules = { issuer, clientId: this.#clientId, algorithms, clockSkewS };
+    const ended = await readLogoutToken(form.get("logout_token") ?? "", this.#keys.find, rules);
+    if (!ended) {
+      const message = "The body has no valid `logout_token` of the identity provider.";
+      throw new AppError("invalid_value", message, { param: "logout_token" });
+    }
+    await this.#sessions.endAll(ended, Date.now());
+    return reply.code(200).send();
+  }
+}
+
+const SECRET = "oauth2.console.client_secret_file of --auth-file";
+
+/** Throws for an `--auth-file` that names no client for the console. */
+function clientIdOf({ client_id: clientId, console: own }: OAuth2): string {
+  const id = own?.client_id ?? clientId;
+  if (id !== undefined) return id;
+  const message = "--auth-file: oauth2.console.client_id: name the client of the console.";
+  throw new AppError("invalid_value", message);
+}
+
+function refused(why: string): AppError {
+  return new AppError("invalid_api_key", `The sign-in was not completed: ${why}.`);
+}
+
+function redirect(reply: FastifyReply, to: string): FastifyReply {
+  reply.headers({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
+  return reply.redirect(to, 302);
+}
