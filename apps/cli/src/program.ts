@@ -35,6 +35,7 @@ export function makeProgram(lazy: Lazy): Command {
   addUp(program, lazy);
   addChat(program, lazy);
   addReaders(program, lazy);
+  addTop(program, lazy);
   addKeys(program, lazy);
   addAuth(program, lazy);
   addAccess(program, lazy);
@@ -210,6 +211,15 @@ function addReaders(program: Command, lazy: Lazy): void {
     .option("--masters <n>", "number of masters of `heddle up`", "1")
     .option("--json", "same as --output json")
     .action(lazy(async () => (await import("./doctor/doctor.ts")).doctor));
+}
+
+function addTop(program: Command, lazy: Lazy): void {
+  program
+    .command("top")
+    .description("show nodes, GPUs, jobs and replicas, refreshed until q or Ctrl-C")
+    .option("--once", "print them once")
+    .option("--interval <seconds>", "time between two readings", "2")
+    .action(lazy(async () => (await import("./top/top.ts")).top));
 }
 
 function addKeys(program: Command, lazy: Lazy): void {

@@ -19,6 +19,7 @@ const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
 const ASKING: Readonly<Record<string, readonly string[]>> = {
   chat: ["Hi"],
   health: [],
+  top: ["--once"],
   "jobs list": [],
   "jobs get": ["job_x"],
   "jobs logs": ["job_x"],
