@@ -39,6 +39,8 @@ export const SEALS_SUBJECTS = 10;
 export const REMOVES_EVENTS = 10;
 /** Sessions of the console are ended before their time. */
 export const ENDS_SESSIONS = 10;
+/** The masters agree how far sinks of events are. */
+export const COPIES_EVENTS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

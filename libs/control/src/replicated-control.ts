@@ -176,6 +176,9 @@ export class ReplicatedControl {
   beginEvents(): void {
     this.state.cluster.delete("events");
     this.state.cluster.delete("firstEvent");
+    for (const name of this.state.cluster.keys()) {
+      if (name.startsWith("sink:")) this.state.cluster.delete(name);
+    }
     this.state.cluster.delete("checkpoint");
   }
 

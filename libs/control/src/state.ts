@@ -67,6 +67,7 @@ export interface ControlState extends JobsState {
    * - `secretsKey`: the id of the key that encrypts the log; absent while the log is plain text.
    * - `events`: how many events followed from the log of this cluster; absent before the first.
    * - `firstEvent`: the first event that is kept; absent while all are.
+   * - `sink:ID`: the first event that a sink does not have.
    * - `checkpoint`: the newest signed checkpoint of the event log.
    * - `batch:MASTER`: the last command of a master's process that recorded calls.
    */
@@ -79,6 +80,7 @@ type ClusterValue =
   | "events"
   | "firstEvent"
   | "checkpoint"
+  | `sink:${string}`
   | `batch:${string}`;
 
 export interface RemovedModel {

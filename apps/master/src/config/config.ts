@@ -48,6 +48,8 @@ export interface MasterConfig {
   readonly plugins: readonly string[];
   /** Hosts that webhooks may call though they are not public, or without TLS. */
   readonly webhookHosts: readonly string[];
+  /** Where events are copied: URLs. */
+  readonly eventSinks: readonly string[];
   /** `sync`: a model is called only when that is in the event log. */
   readonly auditMode: "async" | "sync";
   /** This master's name in the cluster. */
@@ -168,6 +170,7 @@ export function readConfig(
     limitsRedis: settings.limits_redis || undefined,
     plugins: settings.plugins,
     webhookHosts: settings.webhook_hosts,
+    eventSinks: settings.event_sinks,
     auditMode: settings.audit_mode,
     masterId: settings.name,
     peers: settings.peers,

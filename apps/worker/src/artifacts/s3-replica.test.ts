@@ -127,7 +127,7 @@ test("s3: errors name the store and give advice", async () => {
     "the store http://127.0.0.1:1/heddle did not answer",
   );
   expect(() => open("s3://heddle", { AWS_ACCESS_KEY_ID: "" })).toThrow(/set AWS_ACCESS_KEY_ID and/);
-  expect(() => open("s3://A_B", {})).toThrow("takes DIR or s3://BUCKET/PREFIX, not s3://A_B");
+  expect(() => open("s3://A_B", {})).toThrow("takes s3://BUCKET/PREFIX, not s3://A_B");
   expect(() => open("s3://heddle", { AWS_ENDPOINT_URL_S3: "host:1" })).toThrow(/takes an address/);
   const missing = { AWS_SHARED_CREDENTIALS_FILE: join(folder, "none") };
   expect(() => open("s3://heddle", missing)).toThrow(

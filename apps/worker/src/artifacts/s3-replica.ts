@@ -3,9 +3,9 @@ import { constants } from "node:fs";
 import { dirname } from "node:path";
 import { makeDirectoryBeneath, openFileBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
+import { PART_BYTES, type S3Client } from "@heddle/storage/s3/s3-client";
 import { z } from "zod";
 import type { ArtifactReplica, CopySource, OpenedFile } from "./replica.ts";
-import { PART_BYTES, type S3Client } from "./s3-client.ts";
 
 const MANIFEST = "manifest.json";
 /** Enough for a hundred thousand files with long names. */

@@ -132,6 +132,7 @@ export const masterSettings = z.strictObject({
   moderation_judge: optionalText("the model that moderation-judge asks"),
   plugins: list("plugins: files, folders, packages, lists of them (.json)"),
   webhook_hosts: list("hosts of webhooks that are not public, or lack TLS"),
+  event_sinks: list("copies of events: file:///DIR, s3://BUCKET/PREFIX, nats://HOST:PORT/SUBJECT"),
   audit_mode: choice(
     ["async", "sync"],
     "async, or sync: calls of models wait until they are in the event log",

@@ -1,8 +1,13 @@
 import { unknownRefusal } from "../apply.ts";
-import { REMOVES_EVENTS, SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
+import { COPIES_EVENTS, REMOVES_EVENTS, SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
-import type { AuditCommand, ClientEvent, RemoveEventsCommand } from "./records.ts";
+import type {
+  AuditCommand,
+  ClientEvent,
+  EventsSentCommand,
+  RemoveEventsCommand,
+} from "./records.ts";
 import { shredSubject } from "./subject-keys.ts";
 
 /** Records of one command. */
@@ -20,7 +25,10 @@ const TYPES: ReadonlySet<string> = new Set([
   "events.checkpoint",
   "events.shred",
   "events.remove",
+  "events.sent",
 ]);
+/** Sinks whose place is kept; one more begins anew in place of the one that is furthest behind. */
+const MAX_SINKS = 64;
 
 type EventState = Pick<
   ControlState,
@@ -46,6 +54,11 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
       ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
       : removeEvents(cluster, command);
   }
+  if (command.type === "events.sent") {
+    return versionOf(state) < COPIES_EVENTS
+      ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+      : noteSent(cluster, command);
+  }
   const { size, note } = command;
   if (!Number.isSafeInteger(size) || note.length > MAX_NOTE_CHARS) {
     return refuse("invalid_value", "a checkpoint has a size and a note");
@@ -56,6 +69,35 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
   if (size < known) return refuse("conflict", `a checkpoint covers ${known} events already`);
   cluster.set("checkpoint", note);
   return ACCEPTED;
+}
+
+function noteSent(
+  cluster: ControlState["cluster"],
+  { sink, next }: EventsSentCommand,
+): ControlReply {
+  const events = (cluster.get("events") as number | undefined) ?? 0;
+  if (!/^[0-9a-f]{16}$/.test(sink) || !(Number.isSafeInteger(next) && next <= events)) {
+    return refuse("invalid_value", `a sink has at most the ${events} events, not ${next}`);
+  }
+  const known = cluster.get(`sink:${sink}`) as number | undefined;
+  if (known !== undefined && next < known)
+    return refuse("conflict", `the sink has ${known} events`);
+  cluster.set(`sink:${sink}`, next);
+  const sinks = [...cluster.keys()].filter((name) => name.startsWith("sink:"));
+  if (sinks.length <= MAX_SINKS) return ACCEPTED;
+  const furthest = sinks.sort().reduce((one, other) => {
+    return Number(cluster.get(other)) < Number(cluster.get(one)) ? other : one;
+  });
+  cluster.delete(furthest);
+  return ACCEPTED;
+}
+
+/** The first event that a sink does not have; undefined for a new one. */
+export function sentTo(
+  cluster: Pick<ControlState["cluster"], "get">,
+  sink: string,
+): number | undefined {
+  return cluster.get(`sink:${sink}`) as number | undefined;
 }
 
 /** Only events that a checkpoint covers are removed. */

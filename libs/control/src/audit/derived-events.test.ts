@@ -259,3 +259,47 @@ test("subjects: there are no keys before their cluster version", () => {
   expect(textsOf(control, [logged(ALICE, KEYS)])[0]).toContain('"actorid":"alice"');
   expect(control.state.subjectKeys.size).toBe(0);
 });
+
+test("events: only signed ones are removed, the oldest first, and an event says which", () => {
+  const control = newestControl();
+  textsOf(control, [entry(setting), entry(setting), entry(setting)]);
+  const note = `${ORIGIN}\n2\nroot\n`;
+  textsOf(control, [entry({ type: "events.checkpoint", atMs: 1, size: 2, note })]);
+  const remove = (first: number, end: number) =>
+    entry({ type: "events.remove", atMs: 1, first, end });
+  for (const [first, end] of [
+    [0, 3],
+    [1, 2],
+    [0, 0],
+  ] as const) {
+    const reply = control.apply(remove(first, end), control.index + 1);
+    expect(reply, `${first} to ${end}`).toMatchObject({ ok: false, code: "conflict" });
+  }
+  const [text = ""] = textsOf(control, [remove(0, 2)]);
+  expect(JSON.parse(text)).toMatchObject({
+    type: "EVENTS_REMOVED",
+    data: { first: 0, end: 2, events: 2 },
+  });
+  expect(control.state.cluster.get("firstEvent")).toBe(2);
+  control.beginEvents();
+  expect(control.state.cluster.get("firstEvent")).toBeUndefined();
+});
+
+test("events: the place of a sink never goes back, and few are kept", () => {
+  const control = newestControl();
+  textsOf(control, new Array(100).fill(entry(setting)));
+  const sink = (at: number) => at.toString(16).padStart(16, "0");
+  const sent = (id: string, next: number) =>
+    control.apply(entry({ type: "events.sent", atMs: 1, sink: id, next }), control.index + 1);
+  expect(sent(sink(0), 7)).toEqual({ ok: true });
+  expect(sent(sink(0), 6)).toMatchObject({ code: "conflict" });
+  expect(sent(sink(0), 101)).toMatchObject({ code: "invalid_value" });
+  expect(sent("x", 1)).toMatchObject({ code: "invalid_value" });
+  for (let at = 1; at <= 64; at++) expect(sent(sink(at), 7 + at)).toEqual({ ok: true });
+  const kept = [...control.state.cluster.keys()].filter((name) => name.startsWith("sink:"));
+  expect(kept).toHaveLength(64);
+  expect(kept).not.toContain(`sink:${sink(0)}`);
+  expect(control.eventCount).toBe(100);
+  control.beginEvents();
+  expect([...control.state.cluster.keys()].join()).not.toContain("sink:");
+});

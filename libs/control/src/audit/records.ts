@@ -47,7 +47,7 @@ export interface EventName {
 }
 
 /** Changes of the event log alone. */
-export type AuditCommand = RecordCommand | ShredCommand | RemoveEventsCommand;
+export type AuditCommand = RecordCommand | ShredCommand | RemoveEventsCommand | EventsSentCommand;
 
 type RecordCommand =
   /** Calls of one master, gathered. */
@@ -95,4 +95,13 @@ export interface RemoveEventsCommand {
   readonly atMs: number;
   readonly first: number;
   readonly end: number;
+}
+
+/** A sink has the events before that one. */
+export interface EventsSentCommand {
+  readonly type: "events.sent";
+  readonly atMs: number;
+  /** Of its name: 16 hexadecimal digits. */
+  readonly sink: string;
+  readonly next: number;
 }

@@ -2,6 +2,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { Heddle } from "@heddle/client/heddle";
 import { buildGoPeer, runGoPeer } from "@heddle/event-store/export/testing/go-peer";
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
@@ -22,8 +23,13 @@ const EVENTS = 300;
 let group: MasterGroup;
 const directory = mkdtempSync(join(tmpdir(), "heddle-event-peers-"));
 
+let s3: S3Server;
+
 beforeAll(async () => {
-  group = new MasterGroup(1);
+  s3 = await startS3Server();
+  const sinks = [`file://${directory}/copies`, "s3://heddle/audit", "nats://127.0.0.1:9/none"];
+  const { env } = s3;
+  group = new MasterGroup(1, ["--event-sinks", sinks.join()], () => ({ env }));
   await group.startAll();
   const { events } = own();
   await eventually(async () => {
@@ -37,6 +43,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await group?.close();
+  await s3?.close();
   rmSync(directory, { recursive: true });
 });
 
@@ -147,5 +154,34 @@ describe("event log of a master, as others read it", () => {
     const started = (await own().events.query({ type: "VISIT" }).page()).data;
     expect(started).toEqual(after);
     expect(stored().join()).not.toMatch(/swordfish|alice|"userid"/);
+  });
+
+  // holds: events-sinks
+  it("sinks: have each event, also after a kill, and one that is away holds up none", async () => {
+    const linesOf = (paths: readonly string[]) =>
+      paths.flatMap((path) => readFileSync(path, "utf8").split("\n").filter(Boolean));
+    const placesOf = (lines: readonly string[]) =>
+      lines.map((line) => Number((JSON.parse(line) as { sequence: string }).sequence));
+    const last = async () =>
+      Number((await own().events.query({ order: "desc", limit: 1 }).page()).data[0]!.sequence);
+    const copied = () => placesOf(linesOf(globSync(`${directory}/copies/*.jsonl`)));
+    const stored = () => placesOf(linesOf(globSync(`${s3.directory}/audit/*/*_object`)));
+    for (const pass of [1, 2]) {
+      await own().events.log({ type: "COPIED", data: { pass } });
+      await group.end(MASTER, pass === 1 ? "SIGKILL" : "SIGTERM");
+      await group.start(MASTER);
+      await group.leader();
+    }
+    await eventually(async () => {
+      const end = await last();
+      return copied().includes(end) && stored().includes(end);
+    });
+    const all = Array.from({ length: (await last()) + 1 }, (_, at) => at);
+    expect(copied()).toEqual(all);
+    expect([...new Set(stored())].sort((a, b) => a - b)).toEqual(all);
+    const reply = await group.request(MASTER, "GET", "/metrics");
+    const metrics = await reply.text();
+    expect(metrics).toMatch(/heddle_events_sink_failed_total\{sink="nats:[^}]*\} [1-9]/);
+    expect(metrics).toMatch(/heddle_events_sink_failed_total\{sink="file:[^}]*\} 0/);
   });
 });

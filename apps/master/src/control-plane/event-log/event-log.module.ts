@@ -18,6 +18,8 @@ import { CheckpointSigner } from "./checkpoint-signer.ts";
 import { EventCatchUp } from "./event-catch-up.ts";
 import { EventEntriesController } from "./event-entries.controller.ts";
 import { EventRemoval } from "./event-removal.ts";
+import { openSinks } from "./sinks/open-sinks.ts";
+import { SinkDelivery } from "./sinks/sink-delivery.ts";
 import { WebhookDelivery } from "./webhook-delivery.ts";
 import { WebhookHosts } from "./webhook-post.ts";
 
@@ -27,6 +29,19 @@ const webhookDelivery = {
   inject: [CONTROL_PLANE, PEPPER, WebhookHosts, LOGGER],
   useFactory: (control: ControlPlane, pepper: Uint8Array, hosts: WebhookHosts, log: Logger) =>
     control.events && new WebhookDelivery({ control, events: control.events, pepper, hosts, log }),
+};
+
+const SINKS = Symbol("event sinks");
+
+const sinkDeliveries = {
+  provide: SINKS,
+  inject: [CONTROL_PLANE, MASTER_CONFIG, LOGGER],
+  useFactory: (control: ControlPlane, { eventSinks }: MasterConfig, log: Logger) => {
+    const { events } = control;
+    if (!events) return [];
+    const sinks = openSinks(eventSinks, events.origin);
+    return sinks.map((sink) => new SinkDelivery({ control, events, sink, log }));
+  },
 };
 
 /** The event log of this master: what it lacks, its checkpoints, and what others read of it. */
@@ -40,6 +55,7 @@ const webhookDelivery = {
       useFactory: ({ webhookHosts }: MasterConfig) => new WebhookHosts(webhookHosts),
     },
     webhookDelivery,
+    sinkDeliveries,
   ],
   exports: [WebhookHosts],
 })
@@ -48,6 +64,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
   readonly #signer: CheckpointSigner | undefined;
   readonly #webhooks: WebhookDelivery | undefined;
   readonly #removal: EventRemoval | undefined;
+  readonly #sinks: readonly SinkDelivery[];
   readonly #peers: MasterPeers;
 
   constructor(
@@ -56,7 +73,9 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     @Inject(LOGGER) log: Logger,
     @Inject(Registry) registry: Registry,
     @Inject(WebhookDelivery) webhooks: WebhookDelivery | undefined,
+    @Inject(SINKS) sinks: readonly SinkDelivery[],
   ) {
+    this.#sinks = sinks;
     const { events } = control;
     this.#peers = new MasterPeers(control, credentials);
     this.#webhooks = webhooks;
@@ -73,6 +92,17 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
       ["_webhooks_sent_total", "counter", "Events taken by webhooks.", () => webhooks.counts.sent],
       ["_webhooks_failed_total", "counter", "Attempts that failed.", () => webhooks.counts.failed],
     ] as const;
+    const copies = [
+      ["sent", "Events copied to a sink."],
+      ["failed", "Attempts to copy events that failed."],
+      ["removed", "Events that were removed before they were copied."],
+    ] as const;
+    for (const [count, help] of copies) {
+      const name = `heddle_events_sink_${count}_total`;
+      new ReadMetric(registry, { name, type: "counter", help }, () =>
+        sinks.map((sink) => ({ labels: { sink: sink.name }, value: sink.counts[count] })),
+      );
+    }
     for (const [suffix, type, help, read] of figures) {
       new ReadMetric(registry, { name: `heddle_events${suffix}`, type, help }, () => [
         { labels: {}, value: read() },
@@ -86,6 +116,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     void this.#signer?.run();
     void this.#removal?.run();
     void this.#webhooks?.run();
+    for (const sink of this.#sinks) void sink.run();
   }
 
   onApplicationShutdown(): void {
@@ -93,6 +124,7 @@ export class EventLogModule implements OnApplicationBootstrap, OnApplicationShut
     this.#signer?.close();
     this.#removal?.close();
     this.#webhooks?.close();
+    for (const sink of this.#sinks) sink.close();
     this.#peers.close();
   }
 }

@@ -15,11 +15,11 @@ export interface S3Settings {
 
 const FORM = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])((?:\/[\w.-]+)*)\/?$/;
 
-/** The variables are those of the AWS tools. Throws an AppError `invalid_value`. */
-export function readS3Settings(text: string, env: NodeJS.ProcessEnv): S3Settings {
+/** For a flag; the variables are those of the AWS tools. Throws an AppError `invalid_value`. */
+export function readS3Settings(text: string, env: NodeJS.ProcessEnv, flag: string): S3Settings {
   const [, bucket, path = ""] = FORM.exec(text) ?? [];
   if (bucket === undefined) {
-    throw wrong(`--artifacts-replica takes DIR or s3://BUCKET/PREFIX, not ${text}`);
+    throw wrong(`${flag} takes s3://BUCKET/PREFIX, not ${text}`);
   }
   const region = env["AWS_REGION"] || env["AWS_DEFAULT_REGION"] || "us-east-1";
   const given = env["AWS_ENDPOINT_URL_S3"] || env["AWS_ENDPOINT_URL"];
@@ -33,7 +33,7 @@ export function readS3Settings(text: string, env: NodeJS.ProcessEnv): S3Settings
   const secretAccessKey = env["AWS_SECRET_ACCESS_KEY"] || stored["aws_secret_access_key"];
   if (!accessKeyId || !secretAccessKey) {
     const how = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE";
-    throw wrong(`--artifacts-replica ${text} needs a key: ${how}`);
+    throw wrong(`${flag} ${text} needs a key: ${how}`);
   }
   return {
     url: `${endpoint.replace(/\/+$/, "")}/${bucket}`,

@@ -1,0 +1,208 @@
+// holds: events-sinks
+
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { appendFileSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import { freePort } from "@heddle/base/testing/free-ports";
+import { startS3Server } from "@heddle/base/testing/s3-server";
+import { expect, onTestFinished, test } from "vitest";
+import type { EventSink } from "./event-sink.ts";
+import { FileSink } from "./file-sink.ts";
+import { NatsConnection } from "./nats-connection.ts";
+import { openSinks } from "./open-sinks.ts";
+
+const ORIGIN = "heddle/events/c1";
+
+function temporary(): string {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-sinks-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+const batch = (first: number, count: number) => ({
+  first,
+  texts: Array.from({ length: count }, (_, at) =>
+    JSON.stringify({ sequence: String(first + at), text: "\u6f22".repeat(20) }),
+  ),
+});
+
+const sequencesOf = (text: string) =>
+  text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => Number((JSON.parse(line) as { sequence: string }).sequence));
+
+test("file sink: goes on after its last whole line", async () => {
+  const directory = join(temporary(), "a", "b");
+  const opened = () => openSinks([`file://${directory}`], ORIGIN)[0]!;
+  const first = opened();
+  expect(await first.next?.()).toBeUndefined();
+  await first.write(batch(7, 5));
+  expect(await first.next?.()).toBe(12);
+  await first.close();
+  const path = join(directory, "events-c1.jsonl");
+  const whole = statSync(path).size;
+  appendFileSync(path, '{"sequence":"12","te');
+  const again = opened();
+  expect(await again.next?.()).toBe(12);
+  expect(statSync(path).size).toBe(whole);
+  await again.write(batch(12, 3));
+  await again.close();
+  expect(sequencesOf(readFileSync(path, "utf8"))).toEqual([7, 8, 9, 10, 11, 12, 13, 14]);
+  appendFileSync(path, "no event\n");
+  await expect(opened().next?.()).rejects.toThrow("the file's last line is no event");
+});
+
+test("file sink: full files are put aside, and the oldest go", async () => {
+  const directory = temporary();
+  const options = { directory, cluster: "c1", fileBytes: 500, keptFiles: 2 };
+  let sink = new FileSink(options);
+  for (let at = 0; at < 60; at += 10) {
+    expect(await sink.next()).toBe(at === 0 ? undefined : at);
+    await sink.write(batch(at, 10));
+    if (at === 30) {
+      await sink.close();
+      sink = new FileSink(options);
+    }
+  }
+  await sink.close();
+  const names = globSync("*", { cwd: directory }).sort();
+  expect(names).toEqual([
+    "events-c1.0000000000000039.jsonl",
+    "events-c1.0000000000000049.jsonl",
+    "events-c1.jsonl",
+  ]);
+  const kept = names.flatMap((name) => sequencesOf(readFileSync(join(directory, name), "utf8")));
+  expect(kept).toEqual(Array.from({ length: 30 }, (_, at) => 30 + at));
+  rmSync(join(directory, "events-c1.jsonl"));
+  const last = new FileSink(options);
+  expect(await last.next()).toBe(50);
+  await last.close();
+});
+
+test("S3 sink: a batch is one object, named by its first event", async () => {
+  const server = await startS3Server();
+  onTestFinished(() => server.close());
+  const [sink] = openSinks(["s3://heddle/audit"], ORIGIN, server.env);
+  await sink!.write(batch(0, 3));
+  await sink!.write(batch(3, 1));
+  await sink!.write(batch(3, 4));
+  const stored = globSync("audit/c1/*_object", { cwd: server.directory }).sort();
+  const texts = stored.map((name) => readFileSync(join(server.directory, name), "utf8"));
+  expect(stored.map((name) => name.slice(9, 31))).toEqual([
+    "0000000000000000.jsonl",
+    "0000000000000003.jsonl",
+  ]);
+  expect(texts.flatMap(sequencesOf)).toEqual([0, 1, 2, 3, 4, 5, 6]);
+  const denied = { ...server.env, AWS_SECRET_ACCESS_KEY: "wrong" };
+  const refused = openSinks(["s3://heddle/audit"], ORIGIN, denied)[0]!;
+  await expect(refused.write(batch(0, 1))).rejects.toThrow("refused");
+});
+
+test("sinks: what is no sink is refused with the form", () => {
+  const forms = ["x", "http://a/b", "file://host/x", "file:///", "nats://h:1", "nats://h/a b"];
+  for (const url of [...forms, "nats://h/a.>", "nats:///s"]) {
+    expect(() => openSinks([url], ORIGIN), url).toThrow(/--event-sinks takes file:.*not /);
+  }
+  expect(() => openSinks(["nats://u:p@h/s"], ORIGIN)).toThrow("NATS_PASSWORD");
+  expect(() => openSinks(["s3://heddle/x"], ORIGIN, {})).toThrow(
+    "--event-sinks s3://heddle/x needs",
+  );
+  expect(() => openSinks(["file:///a", "file:///a"], ORIGIN)).toThrow("names a sink twice");
+  const many = Array.from({ length: 17 }, (_, at) => `file:///${at}`);
+  expect(() => openSinks(many, ORIGIN)).toThrow("at most 16");
+});
+
+/** A server of NATS with JetStream, or why there is none. */
+class NatsProcess {
+  readonly port: number;
+  readonly #folder: string;
+  #child: ChildProcess | undefined;
+
+  constructor(port: number, folder: string) {
+    this.port = port;
+    this.#folder = folder;
+  }
+
+  static readonly program = process.env["HEDDLE_NATS_SERVER"] ?? "nats-server";
+
+  static problem(): string | undefined {
+    const { status } = spawnSync(NatsProcess.program, ["--version"]);
+    if (status === 0) return undefined;
+    return "no nats-server: go install github.com/nats-io/nats-server/v2, or set HEDDLE_NATS_SERVER";
+  }
+
+  async start(): Promise<void> {
+    const place = ["-a", "127.0.0.1", "-p", String(this.port), "-sd", this.#folder];
+    const flags = [...place, "-js", "--user", "u", "--pass", "p"];
+    this.#child = spawn(NatsProcess.program, flags, { stdio: "ignore" });
+    await eventually(async () => {
+      const opened = await this.connect(() => undefined).catch(() => undefined);
+      opened?.close();
+      return opened !== undefined;
+    });
+  }
+
+  connect(onMessage: (to: string, headers: string, payload: string) => void, user = "u") {
+    const server = { host: "127.0.0.1", port: this.port, tls: false, user, password: "p" };
+    return NatsConnection.open(server, "_INBOX.test", onMessage);
+  }
+
+  /** A call of JetStream's API. */
+  async ask(subject: string, body: object): Promise<Record<string, unknown>> {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const connection = await this.connect((_to, _headers, payload) => resolve(payload));
+    connection.publish(`$JS.API.${subject}`, "_INBOX.test.1", "", JSON.stringify(body));
+    const reply = JSON.parse(await promise) as Record<string, unknown>;
+    connection.close();
+    return reply;
+  }
+
+  async end(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    child.once("exit", () => resolve());
+    child.kill(signal);
+    await promise;
+  }
+}
+
+test("NATS sink: a stream has each event once, also after repeats and a restart", {
+  timeout: 60_000,
+}, async ({ skip }) => {
+  const problem = NatsProcess.problem();
+  if (problem) {
+    process.stdout.write(`skipped: events to a server of NATS: ${problem}\n`);
+    skip(problem);
+  }
+  const nats = new NatsProcess(await freePort(), temporary());
+  onTestFinished(() => nats.end("SIGKILL"));
+  await nats.start();
+  const env = { NATS_USER: "u", NATS_PASSWORD: "p" };
+  const url = `nats://127.0.0.1:${nats.port}/heddle.events`;
+  const sink = openSinks([url], ORIGIN, env)[0] as EventSink;
+  onTestFinished(() => sink.close());
+  await expect(sink.write(batch(0, 2))).rejects.toThrow("no JetStream stream takes heddle.events");
+  const stream = { name: "AUDIT", subjects: ["heddle.events"], storage: "file" };
+  expect(await nats.ask("STREAM.CREATE.AUDIT", stream)).not.toHaveProperty("error");
+  await sink.write(batch(0, 1_000));
+  await sink.write(batch(990, 20));
+  await nats.end("SIGKILL");
+  await expect(sink.write(batch(1_010, 5))).rejects.toThrow(/127\.0\.0\.1|gone/);
+  await nats.start();
+  await sink.write(batch(1_005, 10));
+  const { state } = await nats.ask("STREAM.INFO.AUDIT", {});
+  expect(state).toMatchObject({ messages: 1_015 });
+  const found: number[] = [];
+  for (const seq of [1, 500, 1_015]) {
+    const reply = await nats.ask("STREAM.MSG.GET.AUDIT", { seq });
+    const { data } = reply["message"] as { data: string };
+    found.push(...sequencesOf(Buffer.from(data, "base64").toString()));
+  }
+  expect(found).toEqual([0, 499, 1_014]);
+  const denied = openSinks([url], ORIGIN, { ...env, NATS_PASSWORD: "x" })[0] as EventSink;
+  await expect(denied.write(batch(0, 1))).rejects.toThrow(/Authorization/i);
+});
