@@ -1,9 +1,9 @@
 import { type FileHandle, mkdir, open, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import type { EventSink, SinkBatch } from "./event-sink.ts";
+import type { LogSink, SinkBatch } from "./log-sink.ts";
 
-/** A file of this size is put aside, and so many of those are kept. */
+/** A file of this size is put aside, and this many of those are kept. */
 const FILE_BYTES = 64 * 2 ** 20;
 const KEPT_FILES = 16;
 /** More than a line can have. */
@@ -18,10 +18,10 @@ export interface FileSinkOptions {
 }
 
 /**
- * Events as lines of JSON in files of this master. The last line says how far they are; one that was
+ * Events as lines of JSON in files of this master. The last line is their progress; one that was
  * not finished is removed.
  */
-export class FileSink implements EventSink {
+export class FileSink implements LogSink {
   readonly name: string;
   readonly gatherMs = 0;
   readonly #options: FileSinkOptions;
@@ -47,7 +47,7 @@ export class FileSink implements EventSink {
       await file.write(bytes, 0, bytes.byteLength, this.#bytes);
       await file.datasync();
     } catch (error) {
-      // Opened again it loses what was not finished, and says how far it is.
+      // Opened again it loses what was not finished, and knows its last line.
       await this.close();
       throw error;
     }

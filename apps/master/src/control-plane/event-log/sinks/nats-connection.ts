@@ -25,7 +25,7 @@ interface ServerInfo {
 
 type OnMessage = (subject: string, headers: string, payload: string) => void;
 
-/** A connection by the client protocol of NATS: it publishes, and hears one inbox. */
+/** A connection by the client protocol of NATS: it publishes, and receives one inbox. */
 export class NatsConnection {
   readonly #socket: Socket;
   readonly #onMessage: OnMessage;
@@ -67,8 +67,15 @@ export class NatsConnection {
       const connection = new NatsConnection(socket, rest, onMessage);
       const { user, password: pass, token } = server;
       const options = {
-        ...{ verbose: false, pedantic: false, headers: true, no_responders: true, protocol: 1 },
-        ...{ name: "heddle-events", lang: "node", version: "1", tls_required: isTls },
+        verbose: false,
+        pedantic: false,
+        headers: true,
+        no_responders: true,
+        protocol: 1,
+        name: "heddle-events",
+        lang: "node",
+        version: "1",
+        tls_required: isTls,
         ...(token ? { auth_token: token } : user && { user, pass }),
       };
       socket.write(`CONNECT ${JSON.stringify(options)}\r\nSUB ${inbox}.* 1\r\nPING\r\n`);

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
-import type { EventSink, SinkBatch } from "./event-sink.ts";
+import type { LogSink, SinkBatch } from "./log-sink.ts";
 import { NatsConnection, type NatsServer } from "./nats-connection.ts";
 
 /** How long a stream may take for a batch. */
@@ -24,7 +24,7 @@ interface Acknowledgement {
  * Events as messages of a JetStream stream, which stores each before it counts as sent. The id of a
  * message is that of its event, so the stream drops repeated ones.
  */
-export class NatsSink implements EventSink {
+export class NatsSink implements LogSink {
   readonly name: string;
   readonly gatherMs: number;
   readonly #options: NatsSinkOptions;

@@ -1,8 +1,8 @@
 import { AppError } from "@heddle/base/errors";
 import { S3Client } from "@heddle/storage/s3/s3-client";
 import { readS3Settings } from "@heddle/storage/s3/s3-settings";
-import type { EventSink } from "./event-sink.ts";
 import { FileSink } from "./file-sink.ts";
+import type { LogSink } from "./log-sink.ts";
 import { NatsSink } from "./nats-sink.ts";
 import { S3Sink } from "./s3-sink.ts";
 
@@ -14,13 +14,13 @@ export function openSinks(
   urls: readonly string[],
   origin: string,
   env: NodeJS.ProcessEnv = process.env,
-): readonly EventSink[] {
+): readonly LogSink[] {
   if (urls.length > MAX_SINKS) throw refused(`takes at most ${MAX_SINKS} sinks`);
   if (new Set(urls).size < urls.length) throw refused("names a sink twice");
   return urls.map((url) => openSink(url, origin, env));
 }
 
-function openSink(text: string, origin: string, env: NodeJS.ProcessEnv): EventSink {
+function openSink(text: string, origin: string, env: NodeJS.ProcessEnv): LogSink {
   const cluster = origin.slice(origin.lastIndexOf("/") + 1);
   if (text.startsWith("s3://")) {
     return new S3Sink(text, new S3Client(readS3Settings(text, env, "--event-sinks")), cluster);

@@ -1,11 +1,11 @@
 import type { S3Client } from "@heddle/storage/s3/s3-client";
-import type { EventSink, SinkBatch } from "./event-sink.ts";
+import type { LogSink, SinkBatch } from "./log-sink.ts";
 
 /** Events gather into objects of as many as there are, or the most that one batch has. */
 const GATHER_MS = 10_000;
 
 /** Events as lines of JSON in objects, which are named by their first event. */
-export class S3Sink implements EventSink {
+export class S3Sink implements LogSink {
   readonly name: string;
   readonly gatherMs: number;
   readonly #client: Pick<S3Client, "put">;

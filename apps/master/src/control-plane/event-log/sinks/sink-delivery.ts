@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { Backoff } from "@heddle/base/backoff";
+import { retry } from "@heddle/base/async/retry";
 import { toAppError } from "@heddle/base/errors";
 import { sentTo } from "@heddle/control/audit/audit-changes";
 import { COPIES_EVENTS, versionOf } from "@heddle/control/cluster-version";
@@ -9,7 +9,7 @@ import type { ControlPlane } from "../../control-plane.ts";
 import { propose } from "../../propose.ts";
 import type { EventLogWriter } from "../event-log-writer.ts";
 import { opener } from "../opened-event.ts";
-import type { EventSink, SinkBatch } from "./event-sink.ts";
+import type { LogSink, SinkBatch } from "./log-sink.ts";
 
 /** Events of a batch; their bytes are bounded by what the log reads at once. */
 const MAX_BATCH = 1_000;
@@ -19,7 +19,7 @@ const RETRY = { baseMs: 1_000, maxMs: 60_000 };
 interface DeliveryParts {
   readonly control: ControlPlane;
   readonly events: EventLogWriter;
-  readonly sink: EventSink;
+  readonly sink: LogSink;
   readonly log: Logger;
 }
 
@@ -47,23 +47,13 @@ export class SinkDelivery {
   }
 
   async run(): Promise<void> {
-    const { sink, log } = this.#parts;
+    const { sink } = this.#parts;
     const { signal } = this.#stop;
-    const backoff = new Backoff(RETRY);
     while (!signal.aborted) {
-      let waitMs = 0;
-      try {
-        waitMs = (await this.#step()) ? sink.gatherMs : IDLE_MS;
-        backoff.reset();
-        if (this.#fault !== "") log.info({ sink: sink.name }, "events are copied again");
-        this.#fault = "";
-      } catch (error) {
-        this.counts.failed++;
-        waitMs = backoff.nextMs();
-        const { message } = toAppError(error);
-        if (message !== this.#fault) log.warn({ sink: sink.name, why: message }, "a sink waits");
-        this.#fault = message;
-      }
+      const options = { backoff: RETRY, signal, onRetry: (error: unknown) => this.#note(error) };
+      const isCopied = await retry(() => this.#step(), options).catch(() => false);
+      this.#note(undefined);
+      const waitMs = isCopied ? sink.gatherMs : IDLE_MS;
       await delay(waitMs, undefined, { ref: false, signal }).catch(() => undefined);
     }
     await sink.close();
@@ -71,6 +61,17 @@ export class SinkDelivery {
 
   close(): void {
     this.#stop.abort();
+  }
+
+  /** Logs each fault once, and its end. */
+  #note(error: unknown): void {
+    const { sink, log } = this.#parts;
+    const message = error === undefined ? "" : toAppError(error).message;
+    if (error !== undefined) this.counts.failed++;
+    if (message === this.#fault || this.#stop.signal.aborted) return;
+    this.#fault = message;
+    if (message === "") log.info({ sink: sink.name }, "events are copied again");
+    else log.warn({ sink: sink.name, why: message }, "a sink waits");
   }
 
   /** Whether there was something to copy. */

@@ -8,8 +8,8 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { startS3Server } from "@heddle/base/testing/s3-server";
 import { expect, onTestFinished, test } from "vitest";
-import type { EventSink } from "./event-sink.ts";
 import { FileSink } from "./file-sink.ts";
+import type { LogSink } from "./log-sink.ts";
 import { NatsConnection } from "./nats-connection.ts";
 import { openSinks } from "./open-sinks.ts";
 
@@ -34,7 +34,7 @@ const sequencesOf = (text: string) =>
     .filter((line) => line !== "")
     .map((line) => Number((JSON.parse(line) as { sequence: string }).sequence));
 
-test("file sink: goes on after its last whole line", async () => {
+test("file sink: continues after its last whole line", async () => {
   const directory = join(temporary(), "a", "b");
   const opened = () => openSinks([`file://${directory}`], ORIGIN)[0]!;
   const first = opened();
@@ -183,7 +183,7 @@ test("NATS sink: a stream has each event once, also after repeats and a restart"
   await nats.start();
   const env = { NATS_USER: "u", NATS_PASSWORD: "p" };
   const url = `nats://127.0.0.1:${nats.port}/heddle.events`;
-  const sink = openSinks([url], ORIGIN, env)[0] as EventSink;
+  const sink = openSinks([url], ORIGIN, env)[0] as LogSink;
   onTestFinished(() => sink.close());
   await expect(sink.write(batch(0, 2))).rejects.toThrow("no JetStream stream takes heddle.events");
   const stream = { name: "AUDIT", subjects: ["heddle.events"], storage: "file" };
@@ -203,6 +203,6 @@ test("NATS sink: a stream has each event once, also after repeats and a restart"
     found.push(...sequencesOf(Buffer.from(data, "base64").toString()));
   }
   expect(found).toEqual([0, 499, 1_014]);
-  const denied = openSinks([url], ORIGIN, { ...env, NATS_PASSWORD: "x" })[0] as EventSink;
+  const denied = openSinks([url], ORIGIN, { ...env, NATS_PASSWORD: "x" })[0] as LogSink;
   await expect(denied.write(batch(0, 1))).rejects.toThrow(/Authorization/i);
 });

@@ -5,7 +5,7 @@ export interface SinkBatch {
 }
 
 /** Where events are copied. Each comes at least once, and in order. */
-export interface EventSink {
+export interface LogSink {
   /** Without a secret. */
   readonly name: string;
   /** How long events gather for one write. */
