@@ -27,7 +27,7 @@ const TYPES: ReadonlySet<string> = new Set([
   "events.remove",
   "events.sent",
 ]);
-/** Sinks whose place is kept; one more begins anew in place of the one that is furthest behind. */
+/** Sinks whose place is kept; one more replaces the one that is furthest behind. */
 const MAX_SINKS = 64;
 
 type EventState = Pick<
