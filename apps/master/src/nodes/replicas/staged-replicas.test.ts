@@ -134,8 +134,11 @@ test("staged replicas: one that drains serves until another worker has the memor
   await bench.places();
   bench.nowMs += LATER_MS;
   const before = await bench.places();
+  bench.add("a", "drained");
+  expect(await bench.places()).toEqual(before);
   bench.add("a", "draining");
   bench.add("d", undefined, 300);
+  bench.nowMs += LATER_MS;
   expect(await bench.places()).toEqual(before);
   bench.add("d");
   expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);

@@ -18,7 +18,7 @@ import {
 } from "./staged-replica.ts";
 
 const RETRY = { baseMs: 500, maxMs: 30_000 };
-/** A worker that is away for so long has lost its stage. */
+/** A worker that is away or drained for so long has lost its stage. */
 const AWAY_MS = 1_500;
 /** A new leader takes up the replicas that workers report within this time. */
 const ADOPTS_MS = 3_000;
@@ -194,20 +194,19 @@ export class StagedReplicas {
     division.replicas = sound;
   }
 
-  /** A worker that was there a moment ago may come back. */
+  /** A worker that is away may come back, and for one that is drained another may just attach. */
   #hold(candidate: StageCandidate | undefined, node: string): Hold {
-    const nowMs = this.#options.clock.monotonicMs();
-    if (candidate) {
+    if (candidate && candidate.leaving !== "drained") {
       this.#awaySinceMs.delete(node);
-      if (candidate.leaving === "drained") return "lost";
       return candidate.leaving ? "leaving" : "firm";
     }
+    const nowMs = this.#options.clock.monotonicMs();
     const sinceMs = this.#awaySinceMs.get(node) ?? nowMs;
     this.#awaySinceMs.set(node, sinceMs);
     const leftMs = sinceMs + AWAY_MS - nowMs;
     if (leftMs <= 0) return "lost";
     this.#again(leftMs);
-    return "firm";
+    return candidate ? "leaving" : "firm";
   }
 
   #again(afterMs: number): void {
