@@ -333,7 +333,9 @@ describe("command line", () => {
     const own = loaded.filter((url) => !url.includes("/commander/"));
     const ours = new Set(own.filter((url) => url.includes("/apps/cli/")));
     // Files of verbs are tables: what a verb does is loaded when it is called.
-    const verbs = readdirSync(dirname(MAIN)).filter((name) => name.endsWith("-verbs.ts"));
+    const verbs = readdirSync(dirname(MAIN), { recursive: true })
+      .map(String)
+      .filter((name) => name.endsWith("-verbs.ts"));
     expect([...ours].sort()).toEqual(
       [...verbs, "command-line.ts", "main.ts", "program.ts"]
         .sort()
