@@ -71,7 +71,7 @@ describe("priorities of calls over HTTP", () => {
       pulledBytes: 5,
       totalBytes: 10,
     };
-    server.dispatch.script = { startAfter: delay(200), waits: view };
+    server.dispatch.script = { startAfter: delay(600), waits: view };
     const stream = await postChat(server, { ...base, stream: true });
     const text = await stream.text();
     const comments = text.split("\n").filter((line) => line.startsWith(": heddle.progress "));

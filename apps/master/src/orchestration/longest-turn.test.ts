@@ -60,6 +60,7 @@ const WORST: readonly (readonly [string, Readonly<Record<string, unknown>>])[] =
   ],
   ["labels", { labels: map(64, 256) }],
   ["environment_variables", { environment_variables: variables() }],
+  ["secret_variables", { secret_variables: secretVariables() }],
   ["command", { command: words(1_024, 240) }],
   ["working_directory", { command: "x", working_directory: "/".padEnd(4_096, "v") }],
   ["config, fields", { algorithm: "own", config: map(1_024, 100) }],
@@ -104,6 +105,10 @@ function largeFields(node: FieldSchema, name = ""): string[] {
 
 function variables() {
   return Object.fromEntries(words(1_024, 60).map((_, at) => [`V${at}`, "v".repeat(150)]));
+}
+
+function secretVariables() {
+  return Object.fromEntries(words(32, 60).map((_, at) => [`V${at}`, "s".repeat(63)]));
 }
 
 const worstList = new URLSearchParams(

@@ -178,6 +178,7 @@ function script(place: string, given: string): string {
     const { startTracing } = await import(${place} + "tracing/tracing.js");
     createLogger({ service: "test", level: "silent" });
     await startTracing(${given});
-    console.log(count);
+    // Without the colours that FORCE_COLOR gives to numbers.
+    console.log(String(count));
     process.exit(0);`;
 }

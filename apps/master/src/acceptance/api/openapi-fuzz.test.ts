@@ -87,7 +87,7 @@ let url = "";
 let adminId = "";
 beforeAll(async () => {
   await group.startAll();
-  url = group.url("master-1");
+  url = group.url("master-1") ?? "";
   adminId = group.adminKey.split("_")[2] ?? "";
 }, 120_000);
 afterAll(() => group.close());
