@@ -25,6 +25,7 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.DocumentContents/Get": ["master"],
   "/heddle.v1.DocumentContents/Missing": ["master"],
   "/heddle.v1.EventEntries/Read": ["master"],
+  "/heddle.v1.EventEntries/ReadHashes": ["master"],
   "/heddle.v1.RunningResponses/Follow": ["master"],
   "/heddle.v1.WorkerModels/Load": ["master"],
   "/heddle.v1.WorkerModels/Unload": ["master"],

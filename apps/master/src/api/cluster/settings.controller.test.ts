@@ -54,6 +54,8 @@ describe("the cluster's settings", () => {
       "owner_documents_mib",
       "file_mib",
       "response_days",
+      "event_days",
+      "event_mib",
       "shared_prefix_cache",
     ]);
   });
