@@ -72,6 +72,7 @@ export class StagedReplicas {
   readonly #awaySinceMs = new Map<string, number>();
   #leaderSinceMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #dueMs = Number.POSITIVE_INFINITY;
   /** The same object for the same place, so that a change is visible. */
   readonly #specs = new Map<string, DeploymentSpec>();
 
@@ -209,9 +210,16 @@ export class StagedReplicas {
     return candidate ? "leaving" : "firm";
   }
 
+  /** The earliest of what is due. */
   #again(afterMs: number): void {
+    const dueMs = this.#options.clock.monotonicMs() + afterMs;
+    if (dueMs >= this.#dueMs) return;
+    this.#dueMs = dueMs;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#options.onChange(), afterMs);
+    this.#timer = setTimeout(() => {
+      this.#dueMs = Number.POSITIVE_INFINITY;
+      this.#options.onChange();
+    }, afterMs);
     this.#timer.unref();
   }
 
