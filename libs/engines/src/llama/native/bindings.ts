@@ -210,7 +210,18 @@ export function openBindings(library: NativeLibrary): Bindings {
   return { llama, ggml, silentLog };
 }
 
+/** The names are the process's: a module that is loaded twice finds its own. */
+function areRegistered(): boolean {
+  try {
+    koffi.sizeof("llama_model_params");
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function registerLayouts(): void {
+  if (areRegistered()) return;
   koffi.struct("llama_model_params", MODEL_PARAMS);
   koffi.struct("llama_context_params", CONTEXT_PARAMS);
   koffi.struct("llama_batch", {
