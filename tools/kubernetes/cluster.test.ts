@@ -9,13 +9,10 @@ import { parseAllDocuments, stringify } from "yaml";
 import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
 import { CHART, kubeTool, NO_HELM } from "./kube-tools.ts";
 import type { Manifest } from "./manifest-faults.ts";
+import { whyNoRelease } from "./release.ts";
 
 const why = whyNoCluster() ?? (kubeTool("helm") ? undefined : NO_HELM);
-const whyNoPods =
-  why ??
-  (process.env["HEDDLE_KUBE_IMAGES"]
-    ? undefined
-    : "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out");
+const whyNoPods = whyNoRelease();
 if (whyNoPods !== undefined) console.log(`tests of the installed chart are skipped: ${whyNoPods}`);
 
 const suffix = randomBytes(4).toString("hex");

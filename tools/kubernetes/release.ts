@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { stringify } from "yaml";
-import { kubectl } from "./kube-cluster.ts";
-import { CHART, kubeTool } from "./kube-tools.ts";
+import { kubectl, whyNoCluster } from "./kube-cluster.ts";
+import { CHART, kubeTool, NO_HELM } from "./kube-tools.ts";
 
 /** Small enough for one machine, with weights that need no network. */
 export const SMALL_PARTS = {
@@ -16,6 +16,13 @@ export const SMALL_PARTS = {
     persistence: { size: "1Gi" },
   },
 };
+
+/** Why no release can be installed here; undefined where one can. */
+export function whyNoRelease(): string | undefined {
+  const missing = whyNoCluster() ?? (kubeTool("helm") ? undefined : NO_HELM);
+  if (missing !== undefined || process.env["HEDDLE_KUBE_IMAGES"]) return missing;
+  return "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out";
+}
 
 /** The chart's release `heddle` in a namespace. */
 export class ChartRelease {

@@ -2,16 +2,10 @@
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
-import { kubeTool, NO_HELM } from "./kube-tools.ts";
-import { ChartRelease, SMALL_PARTS } from "./release.ts";
+import { kubectl, untilFound } from "./kube-cluster.ts";
+import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 
-const why =
-  whyNoCluster() ??
-  (kubeTool("helm") ? undefined : NO_HELM) ??
-  (process.env["HEDDLE_KUBE_IMAGES"]
-    ? undefined
-    : "HEDDLE_KUBE_IMAGES names no folder with images of deploy/images/build.sh --out");
+const why = whyNoRelease();
 if (why !== undefined) console.log(`tests of tasks in Pods are skipped: ${why}`);
 
 const namespace = `tasks-${randomBytes(4).toString("hex")}`;

@@ -294,20 +294,28 @@ function neededBytes({ gpus }: NodeView, deployment: string, { state }: ControlP
   return mayUseGpu ? 0 : (spec?.weights?.sizeBytes ?? 0);
 }
 
+/** The nodes on the same machine as a node. */
+function machinesOf(live: readonly NodeView[], control: ControlPlane): (view: NodeView) => Sharing {
+  const byHost = Map.groupBy(live, hostOf);
+  const silent = silentByHost(live, control);
+  return (view) => {
+    const host = hostOf(view);
+    return { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
+  };
+}
+
 /** Why a worker has no memory for a replica of a deployment; undefined if it has. */
 export type LoadBlocker = (nodeId: string, deployment: string) => string | undefined;
 
 /** Compares what replicas need with the memory that tasks and other replicas leave. */
 export function loadBlocker(live: readonly NodeView[], control: ControlPlane): LoadBlocker {
   const byId = new Map(live.map((view) => [view.id, view]));
-  const byHost = Map.groupBy(live, hostOf);
-  const silent = silentByHost(live, control);
+  const machineOf = machinesOf(live, control);
   return (nodeId, deployment) => {
     const view = byId.get(nodeId);
     const neededMib = view && neededBytes(view, deployment, control) / BYTES_PER_MIB;
     if (!neededMib) return undefined;
-    const host = hostOf(view);
-    const machine = { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
+    const machine = machineOf(view);
     const pools = poolsOf(machine, control)
       .filter(({ amount, views }) => amount === "memoryMib" && views.includes(view))
       .map((pool) => ({ heldMib: heldIn(pool, control), size: pool.size }));
@@ -328,14 +336,11 @@ export function modelMemory(
   control: ControlPlane,
 ): (nodeId: string, isOwn: (deployment: string) => boolean) => number {
   const byId = new Map(live.map((view) => [view.id, view]));
-  const byHost = Map.groupBy(live, hostOf);
-  const silent = silentByHost(live, control);
+  const machineOf = machinesOf(live, control);
   return (nodeId, isOwn) => {
     const view = byId.get(nodeId);
     if (!view) return 0;
-    const host = hostOf(view);
-    const machine = { views: byHost.get(host) ?? [], silent: silent.get(host) ?? [] };
-    const parts = memoryLimitsOf(machine)
+    const parts = memoryLimitsOf(machineOf(view))
       .filter(({ views }) => views.includes(view))
       .map((limited) => {
         const { views } = limited;

@@ -52,7 +52,7 @@ const STABLE_RUN_MS = 60_000;
 const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
 
 /** What a process reports that has done nothing. */
-const NO_LOAD = {
+export const NO_LOAD = {
   running: 0,
   waiting: 0,
   kvUsedTokens: 0,

@@ -4,6 +4,7 @@ import { type AppError, toAppError } from "@heddle/base/errors";
 import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import type { Engine, EngineEventSink, EngineInfo, EngineLoad } from "@heddle/contracts/engine";
 import { LLAMA_VERSION } from "../../llama/native/abi-guard.ts";
+import { NO_LOAD } from "../../llama/parent/llama-engine.ts";
 import { type StageProcess, startStage } from "./stage-process.ts";
 import type { StageStart } from "./stage-protocol.ts";
 
@@ -81,21 +82,10 @@ export class StageEngine implements Engine {
   cancel(): void {}
 
   load(): EngineLoad {
-    return {
-      running: 0,
-      waiting: 0,
-      maxSequences: this.#options.start.maxSequences,
-      maxQueued: 0,
-      kvUsedTokens: 0,
-      kvTokens: this.#options.start.kvTokens,
-      promptTokens: 0,
-      cachedTokens: 0,
-      generatedTokens: 0,
-      draftTokens: 0,
-      acceptedTokens: 0,
-      residentBytes: residentBytesOf(this.#process.pid),
-      restarts: this.#restarts,
-    };
+    const { maxSequences, kvTokens } = this.#options.start;
+    const residentBytes = residentBytesOf(this.#process.pid);
+    const sizes = { maxSequences, maxQueued: 0, kvTokens };
+    return { ...NO_LOAD, ...sizes, residentBytes, restarts: this.#restarts };
   }
 
   async close(): Promise<void> {
