@@ -69,7 +69,7 @@ describe("removal of the oldest events", () => {
     await group.change(FIRST, "PUT", "/api/v1/cluster/settings/event_mib", { value: 2 });
     const removed = async (name: string) =>
       (await on(name).query({ type: "EVENTS_REMOVED" }).page()).data;
-    // A master deletes file by file: the removal is over when every first event is its end.
+    // A master deletes file by file: the removal has ended when every first event is its end.
     await eventually(async () => {
       const firsts = await Promise.all(NAMES.map(firstOf));
       const end = (await removed(SECOND)).at(-1)?.data?.end;
