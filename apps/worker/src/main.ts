@@ -49,9 +49,10 @@ if (process.argv.includes("--help")) {
 async function start() {
   const { flags, metrics, extra } = readNodeFlags(process.argv.slice(2), Object.keys(workerFlags));
   const upstreams = readUpstreams(extra["upstreams"]);
+  const weightsHosts = (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== "");
   const llama = llamaPorts({
     cacheDirectory: extra["models-cache"] ?? join(flags.dataDirectory, "models"),
-    allowedHosts: (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== ""),
+    allowedHosts: weightsHosts,
   });
   const ports = withUpstreams(llama, upstreams);
   const version = String(JSON.parse(manifest).version);
@@ -61,7 +62,8 @@ async function start() {
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
   const pods = readPodSettings(extra);
-  const options = { ...flags, ...offer, pods, secretPaths, version, engineDefaults: engines };
+  const own = { secretPaths, version, engineDefaults: engines, weightsHosts };
+  const options = { ...flags, ...offer, pods, ...own };
   const asked = { endpoint: extra["otlp-endpoint"], service: "heddle-worker" };
   await startTracing(readOtlpSettings({ ...asked, instance: flags.name ?? "" }, process.env));
   const node = await withMetrics("worker", await startWorker(options, ports, log), metrics);

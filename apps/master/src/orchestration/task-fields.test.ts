@@ -1,4 +1,4 @@
-// holds: jobs-fields
+// holds: jobs-fields, jobs-inputs
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -88,4 +88,77 @@ test("suspend: the job has its grace period to save, and no longer", async () =>
   expect(await cluster.reaches(id, "running")).toMatchObject({ attempt: 2, failures: 0 });
   await cluster.call("DELETE", `/jobs/${id}`);
   await cluster.reaches(id, "cancelled");
+});
+
+test("inputs: artifacts of other jobs lie in the task's folder, verified", async () => {
+  const first = await cluster.submit({
+    name: "maker",
+    command:
+      'printf 0.75 > "$HEDDLE_ARTIFACT_DIR/score"; echo "{\\"loss\\": 2}" > "$HEDDLE_ARTIFACT_DIR/scores.json"',
+    resources,
+  });
+  const inputs = [
+    { name: "score", job: first, artifact: "score" },
+    { name: "all", job: first, artifact: "scores.json" },
+  ];
+  const reader = { command: 'cat "$HEDDLE_INPUT_DIR/score" inputs/all', inputs };
+  const met = {
+    when: [
+      { input: "score", at_least: 0.5 },
+      { input: "all", field: "loss", equals: 2 },
+    ],
+  };
+  // It is submitted before the first has ended, and waits for it.
+  expect(await outputOf({ name: "reader", ...reader, ...met })).toBe('0.75{"loss": 2}\n');
+});
+
+test("when: a condition that does not hold skips the job, and those with its outputs", async () => {
+  const first = await cluster.submit({
+    name: "low",
+    command: 'echo 0.25 > "$HEDDLE_ARTIFACT_DIR/score"',
+    resources,
+  });
+  const gate = await cluster.submit({
+    name: "gate",
+    command: 'echo ran; cp inputs/score "$HEDDLE_ARTIFACT_DIR/score"',
+    inputs: [{ name: "score", job: first, artifact: "score" }],
+    when: [{ input: "score", at_least: 0.5 }],
+    resources,
+  });
+  const inputs = [{ name: "score", job: gate, artifact: "score" }];
+  const last = await cluster.submit({ name: "last", command: "echo ran", inputs, resources });
+  const skipped = async (id: string) => {
+    await cluster.reaches(id, "succeeded");
+    expect(await cluster.logs(id, "stream=stdout&follow=true")).toBe("");
+    const { task_list: tasks } = await cluster.call<{ task_list: { exit: { message: string } }[] }>(
+      "GET",
+      `/jobs/${id}`,
+    );
+    return tasks[0]?.exit.message;
+  };
+  expect(await skipped(gate)).toBe("skipped: score is 0.25, below 0.5");
+  expect(await skipped(last)).toBe("skipped: its input score is of a job that was skipped");
+});
+
+test("inputs: what is missing, or has another digest, fails the job with a reason", async () => {
+  const first = await cluster.submit({ name: "bare", command: "true", resources });
+  const failure = async (input: Readonly<Record<string, unknown>>) => {
+    const inputs = [{ name: "file", ...input }];
+    const id = await cluster.submit({
+      name: `of-${String(input["job"] ?? "net")}`,
+      command: "true",
+      inputs,
+      resources,
+    });
+    await cluster.reaches(id, "failed");
+    return (await cluster.job(id)).failure;
+  };
+  expect(await failure({ job: first, artifact: "none" })).toMatchObject({
+    reason: "Unsatisfiable",
+    message: expect.stringContaining("its input file is not there"),
+  });
+  const source = "https://example.invalid/data";
+  expect(await failure({ source, sha256: "0".repeat(64) })).toMatchObject({
+    message: expect.stringMatching(/its input file could not be had: .*example\.invalid/s),
+  });
 });

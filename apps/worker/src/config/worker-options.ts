@@ -16,6 +16,8 @@ export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly engineDefaults: EngineOptions;
   /** Absent: tasks are processes and containers of this machine. */
   readonly pods?: PodSettings | undefined;
+  /** Hosts of weights and inputs besides the Hugging Face hub's. */
+  readonly weightsHosts?: readonly string[] | undefined;
 }
 
 /** The directory of all jobs' checkpoints; workers with the same file system share it. */

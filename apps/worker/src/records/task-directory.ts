@@ -55,6 +55,11 @@ export class TaskDirectory {
     return join(this.path, "work");
   }
 
+  /** Its inputs, in the folder that its program begins in. */
+  get inputs(): string {
+    return join(this.work, "inputs");
+  }
+
   /** The task's artifacts, until it has ended. */
   get artifacts(): string {
     return join(this.path, "artifacts");

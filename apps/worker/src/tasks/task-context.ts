@@ -1,8 +1,8 @@
 import type { LimitedQueue } from "@heddle/base/async/limited-queue";
-import type { ArtifactStore } from "../artifacts/artifact-store.ts";
 import type { TaskChange } from "../logs/logged-tasks.ts";
 import type { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import type { Executor } from "./executors/executor.ts";
+import type { TaskFiles } from "./inputs/task-inputs.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import type { TaskNode } from "./task-node.ts";
 
@@ -15,7 +15,7 @@ export interface TaskContext {
   /** Without it no result counts. */
   readonly lease: Pick<LeaseKeeper, "isLive">;
   readonly checkpoints: CheckpointLedger;
-  readonly artifacts: ArtifactStore;
+  readonly files: TaskFiles;
   /** Until the task's next check: longer on a worker with many tasks. */
   watchMs(): number;
   /** Called for a change that concerns a master or a reader of logs. */

@@ -1,5 +1,7 @@
 import { join } from "node:path";
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 import { Module } from "@nestjs/common";
+import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
 import { ARTIFACT_REPLICA, type ArtifactReplica } from "../artifacts/replica.ts";
@@ -24,7 +26,11 @@ const DEFAULT_MAX_LOG_BYTES = 256 * 2 ** 20;
 @Module({
   imports: [ArtifactsModule, ExecutorsModule, LeasesModule],
   providers: [
-    { provide: TASK_PLACES, inject: [WORKER_OPTIONS, ARTIFACT_REPLICA], useFactory: placesOf },
+    {
+      provide: TASK_PLACES,
+      inject: [WORKER_OPTIONS, ARTIFACT_REPLICA, ARTIFACT_BYTES],
+      useFactory: placesOf,
+    },
     {
       provide: TaskTable,
       inject: [TASK_NODE, TASK_PLACES, WorkerExecutors, LeaseKeeper, ArtifactStore],
@@ -36,7 +42,11 @@ const DEFAULT_MAX_LOG_BYTES = 256 * 2 ** 20;
 })
 export class TaskTableModule {}
 
-function placesOf(options: WorkerOptions, replica: ArtifactReplica | null): TaskPlaces {
+function placesOf(
+  options: WorkerOptions,
+  replica: ArtifactReplica | null,
+  readArtifact: ArtifactBytes,
+): TaskPlaces {
   const checkpointRoot = checkpointRootOf(options);
   return {
     root: join(options.dataDirectory, "jobs"),
@@ -45,5 +55,6 @@ function placesOf(options: WorkerOptions, replica: ArtifactReplica | null): Task
     copies: replica
       ? new CheckpointCopies(checkpointRoot, replica, maxArtifactBytesOf(options))
       : undefined,
+    inputs: { readArtifact, allowedHosts: options.weightsHosts ?? [] },
   };
 }

@@ -19,6 +19,7 @@ import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
 import { type GangPlaces, LaunchError } from "./executors/executor.ts";
 import type { ExitVerdict } from "./executors/exit-reason.ts";
 import { ProcessScan } from "./executors/process-scan.ts";
+import type { InputSources } from "./inputs/task-inputs.ts";
 import type { LeaseKeeper } from "./leases/lease-keeper.ts";
 import { Task } from "./task.ts";
 import type { TaskContext } from "./task-context.ts";
@@ -57,6 +58,8 @@ export interface TaskPlaces {
   readonly checkpointRoot: string;
   /** Their second copies, where there is a place for them. */
   readonly copies: CheckpointCopies | undefined;
+  /** How it has what its tasks start with. */
+  readonly inputs: InputSources;
 }
 
 /**
@@ -394,7 +397,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       launches: this.#launches,
       lease: this.#lease,
       checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, { claim, copies }),
-      artifacts: this.#artifacts,
+      files: { artifacts: this.#artifacts, inputs: this.#places.inputs },
       watchMs: () => Math.max(WATCH_MS, this.#tasks.size * WATCH_EACH_MS),
       onChange: (what) => {
         if (what === "phase") this.#onPhase(task);

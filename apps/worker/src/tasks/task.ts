@@ -24,6 +24,7 @@ import { type ExitVerdict, exitReason } from "./executors/exit-reason.ts";
 import { OutputHold } from "./executors/output-hold.ts";
 import type { ProcessScan } from "./executors/process-scan.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
+import { bringInputs, withInputs } from "./inputs/task-inputs.ts";
 import { PortReservation } from "./port-reservation.ts";
 import type { TaskContext } from "./task-context.ts";
 import { TaskSpan } from "./task-span.ts";
@@ -68,6 +69,8 @@ export class Task {
   #exit: TaskExit | undefined;
   #verdict: ExitVerdict | undefined;
   #stopWhy: string | undefined;
+  /** Why it did not run, where a condition of its job did not hold. */
+  #skipped: string | undefined;
   /** While it is stopping: the monotonic time of the kill, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
   #work: Promise<void> = Promise.resolve();
@@ -231,13 +234,15 @@ export class Task {
   }
 
   async #begin(places: GangPlaces): Promise<void> {
-    const { executor, launches } = this.#context;
+    const { executor, launches, files } = this.#context;
     const { signal } = this.#ending;
     this.#startedUnixMs = Date.now();
     this.#hidden = new HiddenValues(Object.values(places.secretVariables));
     try {
       const launch = await this.#launch(places);
       await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
+      this.#skipped = await bringInputs(this.plan, this.directory, files.inputs, signal);
+      if (this.#skipped !== undefined) return await this.#onEnd({ exitCode: 0 });
       await executor.prepare(launch, signal);
       this.#handle = await launches.run(async () => {
         await this.#port?.release();
@@ -283,8 +288,8 @@ export class Task {
       checkpointDirectory,
       directory: directory.path,
       workingDirectory: resolve(directory.work, plan.spec.workingDirectory),
-      environment,
       secretVariables: places.secretVariables,
+      environment: withInputs(environment, plan, directory.inputs),
       stdout: directory.stream("stdout"),
       stderr: directory.stream("stderr"),
       mounts: [
@@ -433,10 +438,9 @@ export class Task {
       return [];
     });
     const lastLines = saidLines.map((line) => this.#hidden.hide(line));
+    const aside = asked && !verdict ? `stopped: ${this.#stopWhy}` : this.#skipped;
     const { reason, message } =
-      asked && !verdict
-        ? { reason: "", message: `stopped: ${this.#stopWhy}` }
-        : exitReason(end, lastLines, verdict);
+      aside === undefined ? exitReason(end, lastLines, verdict) : { reason: "", message: aside };
     const { exitCode, signal = "" } = end;
     const endedUnixMs = Date.now();
     const sickDevices = [...(verdict?.sickDevices ?? [])];
@@ -450,9 +454,9 @@ export class Task {
 
   /** A task whose artifacts cannot be stored has failed. */
   async #keepArtifacts(): Promise<Artifact[]> {
-    const { artifacts, lease } = this.#context;
+    const { files, lease } = this.#context;
     try {
-      const kept = await artifacts.keep(
+      const kept = await files.artifacts.keep(
         this.plan.id,
         this.directory.root,
         this.directory.artifactsName,

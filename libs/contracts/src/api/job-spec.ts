@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isImageReference } from "../image-reference.ts";
 import { MAX_SECRET_VARIABLES, SECRET_NAME } from "./access/secrets.ts";
+import { jobConditions, jobInputs } from "./pipelines/job-inputs.ts";
 
 /** The body of POST /jobs. Unknown fields are refused. */
 
@@ -308,6 +309,14 @@ export const submitJobRequest = z.strictObject({
     .max(256)
     .default([])
     .describe("Jobs (ids, or names in the same project) that must succeed first."),
+  inputs: jobInputs
+    .optional()
+    .describe(
+      "Files that lie in HEDDLE_INPUT_DIR at its start: artifacts of other jobs, or sources.",
+    ),
+  when: jobConditions
+    .optional()
+    .describe("Conditions on inputs; if one does not hold, the job succeeds without running."),
   resources: resourcesSchema.prefault({}),
   tasks: z
     .int()

@@ -713,6 +713,39 @@ export const DESCRIPTORS = `{
         "profile": {
          "type": "string",
          "id": 33
+        },
+        "inputs": {
+         "rule": "repeated",
+         "type": "TaskInput",
+         "id": 34
+        },
+        "when": {
+         "type": "string",
+         "id": 35
+        }
+       }
+      },
+      "TaskInput": {
+       "fields": {
+        "name": {
+         "type": "string",
+         "id": 1
+        },
+        "source": {
+         "type": "string",
+         "id": 2
+        },
+        "sha256": {
+         "type": "string",
+         "id": 3
+        },
+        "bytes": {
+         "type": "uint64",
+         "id": 4
+        },
+        "skipped": {
+         "type": "bool",
+         "id": 5
         }
        }
       },

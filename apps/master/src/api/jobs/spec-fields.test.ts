@@ -295,6 +295,32 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       await eventually(async () => (await remove()).ok, "the job needs it no more");
     },
   },
+  inputs: {
+    refused: [{ name: "data", source: "file:///etc/passwd", sha256: "0".repeat(64) }],
+    effect: async () => {
+      const source = "https://example.com/data";
+      const input = { name: "data", source, sha256: "0".repeat(64) };
+      expect(await lease({ inputs: [input] })).toMatchObject({ inputs: [input] });
+      const first = bodyOf({});
+      const job = await api.submit(first);
+      const next = await api.submit(bodyOf({ inputs: [{ name: "data", job, artifact: "file" }] }));
+      await api.reached(next, "pending");
+      const { body } = await api.call("GET", `/jobs/${next}`);
+      expect(body?.explanation?.blockers).toMatchObject([
+        { reason: "DependencyWait", jobs: [job] },
+      ]);
+      for (const id of [next, job]) await api.call("DELETE", `/jobs/${id}`);
+      await over(job);
+    },
+  },
+  when: {
+    refused: [{ input: "no such input", equals: 1 }],
+    effect: async () => {
+      const inputs = [{ name: "data", source: "https://example.com/data", sha256: "0".repeat(64) }];
+      const when = [{ input: "data", at_least: 1 }];
+      expect(await lease({ inputs, when })).toMatchObject({ when: JSON.stringify(when) });
+    },
+  },
   dependencies: {
     refused: ["no such job"],
     effect: async () => {

@@ -51,7 +51,7 @@ export function checkedSpec(
   madeId = newJobId(Date.now()),
 ) {
   const { project } = submitter.caller;
-  const spec = readSpec({ project, ...withName(body, madeId) }, submitter);
+  const spec = afterInputs(readSpec({ project, ...withName(body, madeId) }, submitter));
   requireInProject(submitter.caller, "jobs:create", spec.project, "project");
   checkSecrets(spec, submitter);
   checkDependencies(spec, submitter);
@@ -68,6 +68,14 @@ function checkSecrets(
   if (Object.keys(named).length === 0) return;
   checkKeepsSecrets({ cluster });
   requireInProject(caller, "secrets:use", project, "secret_variables");
+}
+
+/** A job waits for the jobs whose artifacts it starts with. */
+function afterInputs(spec: SubmitJob): SubmitJob {
+  const jobs = (spec.inputs ?? []).flatMap(({ job }) => job ?? []);
+  return jobs.length === 0
+    ? spec
+    : { ...spec, dependencies: [...new Set([...spec.dependencies, ...jobs])] };
 }
 
 /**

@@ -17,6 +17,7 @@ import {
 } from "@heddle/control/jobs/records/records";
 import { executorOf } from "@heddle/control/jobs/records/task-request";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
+import { inputOrders } from "./input-orders.ts";
 
 const BYTES_PER_GB = 1e9;
 /** Grace period of a task whose checkpoint is not needed. */
@@ -56,7 +57,7 @@ export function commandForTask(
     if (record.phase !== "reserved") return undefined;
     const logGrant = secrets.logGrant(record, record.nodeId);
     const lease = leaseOf(record, spec, job.tasks, job.checkpoint?.name ?? "");
-    return { lease: { ...lease, logGrant } };
+    return { lease: { ...withInputs(lease, state, spec), logGrant } };
   }
   if (desired.order !== "start" || status.phase !== "leased") return undefined;
   const gang = gangOf(state, record, job.tasks);
@@ -242,6 +243,12 @@ function gangOf(state: JobsState, { jobId, attempt }: TaskRecord, tasks: number)
     gang.push(task);
   }
   return gang;
+}
+
+function withInputs(lease: LeaseTask, state: JobsState, spec: SubmitJob): LeaseTask {
+  if (!lease.spec || (spec.inputs === undefined && spec.when === undefined)) return lease;
+  const when = JSON.stringify(spec.when ?? []);
+  return { ...lease, spec: { ...lease.spec, inputs: inputOrders(state, spec), when } };
 }
 
 function leaseOf(

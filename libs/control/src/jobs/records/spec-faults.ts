@@ -12,7 +12,13 @@ export interface SpecFault {
 
 /** All inconsistencies between the fields of a job's spec; empty for a valid one. */
 export function specFaults(spec: SubmitJob): readonly SpecFault[] {
-  return [...programFaults(spec), ...variableFaults(spec), ...gpuFaults(spec), ...gangFaults(spec)];
+  return [
+    ...programFaults(spec),
+    ...variableFaults(spec),
+    ...gpuFaults(spec),
+    ...gangFaults(spec),
+    ...whenFaults(spec),
+  ];
 }
 
 function variableFaults(spec: SubmitJob): SpecFault[] {
@@ -51,6 +57,21 @@ function programFaults(spec: SubmitJob): SpecFault[] {
     });
   }
   return faults;
+}
+
+function whenFaults({ inputs = [], when = [] }: SubmitJob): SpecFault[] {
+  const names = inputs.map(({ name }) => name);
+  return when.flatMap(({ input }, at) =>
+    names.includes(input)
+      ? []
+      : [
+          {
+            param: `when[${at}].input`,
+            detail: `the job has no input ${input}; it has ${names.join(", ") || "none"}`,
+            reads: ["when", "inputs"],
+          },
+        ],
+  );
 }
 
 function gpuFaults({ resources }: SubmitJob): SpecFault[] {

@@ -1,5 +1,6 @@
 // Original file: proto/tasks.proto
 
+import type { TaskInput as _heddle_v1_TaskInput, TaskInput__Output as _heddle_v1_TaskInput__Output } from '../../heddle/v1/TaskInput.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface TaskSpec {
@@ -29,6 +30,8 @@ export interface TaskSpec {
   'readOnly'?: (boolean);
   'shmBytes'?: (number | string | Long);
   'profile'?: (string);
+  'inputs'?: (_heddle_v1_TaskInput)[];
+  'when'?: (string);
 }
 
 export interface TaskSpec__Output {
@@ -58,4 +61,6 @@ export interface TaskSpec__Output {
   'readOnly': (boolean);
   'shmBytes': (number);
   'profile': (string);
+  'inputs': (_heddle_v1_TaskInput__Output)[];
+  'when': (string);
 }

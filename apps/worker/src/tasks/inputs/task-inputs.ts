@@ -1,0 +1,131 @@
+import { mkdir, readFile, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { removeBeneath } from "@heddle/base/beneath";
+import { toAppError } from "@heddle/base/errors";
+import {
+  type JobCondition,
+  jobConditions,
+  SKIPPED,
+} from "@heddle/contracts/api/pipelines/job-inputs";
+import type { TaskInput__Output } from "@heddle/contracts/generated/heddle/v1/TaskInput";
+import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+import { pullWeights } from "@heddle/engines/weights/pull-weights";
+import type { ArtifactStore } from "../../artifacts/artifact-store.ts";
+import type { TaskDirectory } from "../../records/task-directory.ts";
+import type { TaskPlan } from "../../records/task-plan.ts";
+import { LaunchError } from "../executors/executor.ts";
+
+/** A larger file is no value for a condition. */
+const MAX_VALUE_BYTES = 1_048_576;
+
+/** How a worker has what tasks start with. */
+export interface InputSources {
+  readonly readArtifact: ArtifactBytes;
+  /** Hosts of sources besides the Hugging Face hub's. */
+  readonly allowedHosts: readonly string[];
+}
+
+/** What tasks leave, and what they start with. */
+export interface TaskFiles {
+  readonly artifacts: ArtifactStore;
+  readonly inputs: InputSources;
+}
+
+/** The environment of a program with inputs. */
+export function withInputs<T extends object>(environment: T, { spec }: TaskPlan, folder: string) {
+  return spec.inputs?.length ? { ...environment, HEDDLE_INPUT_DIR: folder } : environment;
+}
+
+/**
+ * Brings the inputs of a task into its folder, each verified by its digest. Resolves with why the
+ * task is skipped, or with undefined where it is to run. Rejects with a LaunchError.
+ */
+export async function bringInputs(
+  { id, spec }: TaskPlan,
+  directory: TaskDirectory,
+  sources: InputSources,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const inputs = spec.inputs ?? [];
+  const missing = inputs.find(({ skipped }) => skipped);
+  if (missing) return `${SKIPPED}its input ${missing.name} is of a job that was skipped`;
+  if (inputs.length > 0) await mkdir(directory.inputs, { recursive: true, mode: 0o700 });
+  for (const input of inputs) await bring(input, id.jobId, directory, sources, signal);
+  const conditions = jobConditions.parse(JSON.parse(spec.when || "[]"));
+  for (const condition of conditions) {
+    const fault = await unmet(condition, directory.inputs);
+    if (fault !== undefined) return `${SKIPPED}${fault}`;
+  }
+  return undefined;
+}
+
+async function bring(
+  { name, source, sha256, bytes }: TaskInput__Output,
+  jobId: string,
+  directory: TaskDirectory,
+  { readArtifact, allowedHosts }: InputSources,
+  signal: AbortSignal,
+): Promise<void> {
+  if (source === "") {
+    const message = `its input ${name} is not there: the job that should have left it has no such artifact any more`;
+    throw new LaunchError("Unsatisfiable", message);
+  }
+  const pulled = join(directory.path, "pulled");
+  // A file of weights has such a name; its content may be any.
+  const file = "input.gguf";
+  const weights = { key: jobId.toLowerCase(), file, sources: [source], sha256, sizeBytes: bytes };
+  try {
+    const path = await pullWeights(bytes > 0 ? weights : { ...weights, sizeBytes: undefined }, {
+      cacheDirectory: pulled,
+      allowedHosts,
+      readArtifact,
+      signal,
+    });
+    await rename(path, join(directory.inputs, name));
+  } catch (error) {
+    signal.throwIfAborted();
+    const { message, code } = toAppError(error);
+    const reason = code === "unavailable" ? "LaunchFailed" : "Unsatisfiable";
+    throw new LaunchError(reason, `its input ${name} could not be had: ${message}`, error);
+  } finally {
+    await removeBeneath(directory.root, `${directory.name}/pulled`);
+  }
+}
+
+/** Why the condition does not hold. */
+async function unmet(condition: JobCondition, folder: string): Promise<string | undefined> {
+  const { input, field, at_least: least, at_most: most, equals } = condition;
+  const what = field === undefined ? input : `${field} of ${input}`;
+  const value = await valueIn(condition, folder);
+  if (equals !== undefined && String(value) !== String(equals)) {
+    return `${what} is ${shown(value)}, not ${equals}`;
+  }
+  if (least === undefined && most === undefined) return undefined;
+  const number = typeof value === "number" ? value : Number.parseFloat(String(value));
+  if (least !== undefined && !(number >= least))
+    return `${what} is ${shown(value)}, below ${least}`;
+  if (most !== undefined && !(number <= most)) return `${what} is ${shown(value)}, above ${most}`;
+  return undefined;
+}
+
+/** The text of the input, or a field of its JSON object. */
+async function valueIn({ input, field }: JobCondition, folder: string): Promise<unknown> {
+  const path = join(folder, input);
+  const { size } = await stat(path);
+  if (size > MAX_VALUE_BYTES) {
+    const message = `its condition reads ${input}, which has more than ${MAX_VALUE_BYTES} bytes`;
+    throw new LaunchError("Unsatisfiable", message);
+  }
+  const text = (await readFile(path, "utf8")).trim();
+  if (field === undefined) return text;
+  try {
+    return (JSON.parse(text) as Readonly<Record<string, unknown>>)[field];
+  } catch (error) {
+    const message = `its condition reads the field ${field} of ${input}, which is not a JSON object`;
+    throw new LaunchError("Unsatisfiable", message, error);
+  }
+}
+
+function shown(value: unknown): string {
+  return value === undefined ? "missing" : String(value).slice(0, 100);
+}
