@@ -8,6 +8,7 @@ import { addEvents, addWebhooks } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
 import { addLimits, addUsage } from "./limit-verbs.ts";
+import { addPipelines } from "./pipelines/pipeline-verbs.ts";
 import { addPlugins } from "./plugin-verbs.ts";
 import { addSecrets } from "./secret-verbs.ts";
 
@@ -46,6 +47,7 @@ export function makeProgram(lazy: Lazy): Command {
   addBatches(program, lazy);
   addCluster(program, lazy);
   addJobs(program, lazy);
+  addPipelines(program, lazy);
   addEvents(program, lazy);
   addWebhooks(program, lazy);
   addPlugins(program, lazy);

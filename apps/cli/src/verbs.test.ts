@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
 import type { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
@@ -14,6 +15,8 @@ import { makeProgram } from "./program.ts";
 // id.
 
 const NOWHERE = join(tmpdir(), "heddle-there-is-no-such-directory");
+
+const SPEC_FILE = fileURLToPath(new URL("../../../examples/pipeline.yaml", import.meta.url));
 
 /** Arguments for each verb that calls a cluster. */
 const ASKING: Readonly<Record<string, readonly string[]>> = {
@@ -31,6 +34,12 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "jobs cancel": ["job_x"],
   "jobs suspend": ["job_x"],
   "jobs resume": ["job_x"],
+  "pipelines submit": [SPEC_FILE],
+  "pipelines get": ["job_x"],
+  "pipelines graph": [SPEC_FILE],
+  "pipelines list": [],
+  "pipelines cancel": ["job_x"],
+  "pipelines blocks": [],
   "models list": [],
   "models pull": ["x"],
   "models register": ["x", "--source", "builtin://tiny"],

@@ -23,6 +23,7 @@ import { Moderations, Rerank } from "./resources/inference/rerank.ts";
 import { Responses } from "./resources/inference/responses.ts";
 import { Tokens } from "./resources/inference/tokens.ts";
 import { Jobs } from "./resources/jobs/jobs.ts";
+import { Pipelines } from "./resources/jobs/pipelines.ts";
 import { type HeddleOptions, HttpTransport } from "./transport.ts";
 
 /**
@@ -34,6 +35,7 @@ import { type HeddleOptions, HttpTransport } from "./transport.ts";
  */
 export class Heddle {
   readonly jobs: Jobs;
+  readonly pipelines: Pipelines;
   readonly workers: Workers;
   readonly queues: Queues;
   readonly projects: Projects;
@@ -65,6 +67,7 @@ export class Heddle {
   constructor(options: HeddleOptions) {
     const transport = new HttpTransport(options);
     this.jobs = new Jobs(transport);
+    this.pipelines = new Pipelines(transport);
     this.workers = new Workers(transport);
     this.queues = new Queues(transport);
     this.projects = new Projects(transport);

@@ -37,6 +37,8 @@ import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
+import { PipelineService } from "./pipelines/pipeline-service.ts";
+import { PipelinesController } from "./pipelines/pipelines.controller.ts";
 import { PluginRoutesModule } from "./plugins/plugin-routes.module.ts";
 import { PluginsController } from "./plugins/plugins.controller.ts";
 import { SecretsController } from "./secrets/secrets.controller.ts";
@@ -62,6 +64,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     LimitsController,
     UsageController,
     JobsController,
+    PipelinesController,
     JobLogsController,
     ArtifactsController,
     EventsController,
@@ -90,6 +93,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     StateChanges,
     JobList,
     JobService,
+    PipelineService,
     JobChecks,
     JobAdmission,
   ],

@@ -22,6 +22,7 @@ import { limitOperations } from "./limits/limits.ts";
 import { usageOperations } from "./limits/usage.ts";
 import { modelOperations } from "./models.ts";
 import type { ApiOperation } from "./operation.ts";
+import { pipelineOperations } from "./pipelines/operations.ts";
 import { pluginOperations } from "./plugins/plugins.ts";
 import { projectOperations } from "./projects.ts";
 import { queueOperations } from "./queues.ts";
@@ -45,6 +46,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   tokens: tokenOperations,
   models: modelOperations,
   jobs: jobOperations,
+  pipelines: pipelineOperations,
   events: eventOperations,
   eventLog: eventLogOperations,
   webhooks: webhookOperations,

@@ -30,7 +30,7 @@ export async function readJobSpec(command: Command): Promise<JobSpec> {
   const [file] = command.args;
   const flags = command.opts() as SpecFlags;
   const spec: Record<string, unknown> =
-    file === undefined ? {} : withPaths(parseSpec(await readSource(file), file), file);
+    file === undefined ? {} : withPaths(await readSpecFile(file, "job"), file);
   if (flags.name !== undefined) delete spec["generate_name"];
   const own = given({
     ...nameOf(flags, file),
@@ -99,13 +99,18 @@ function numberOf(flag: string, text: string | undefined): number | undefined {
   throw new AppError("invalid_value", `${flag} "${text}": give a number.`);
 }
 
+/** The fields in a YAML or JSON file, or on standard input. */
+export async function readSpecFile(file: string, what: string): Promise<Record<string, unknown>> {
+  return parseSpec(await readSource(file), file, what);
+}
+
 async function readSource(file: string): Promise<string> {
   if (file === "-") return await readText(process.stdin);
   return readFlagFile("the spec", file, "a YAML or JSON file, or - for standard input");
 }
 
 /** JSON is YAML too; a file named .json is JSON. Throws with the line of a syntax error. */
-function parseSpec(text: string, file: string): Record<string, unknown> {
+function parseSpec(text: string, file: string, what: string): Record<string, unknown> {
   const refuse = (why: string): never => {
     throw new AppError("invalid_value", `${file === "-" ? "standard input" : file}: ${why}`);
   };
@@ -120,15 +125,15 @@ function parseSpec(text: string, file: string): Record<string, unknown> {
   }
   const documents: readonly Document[] = [...parseAllDocuments(text, { prettyErrors: true })];
   if (documents.length > 1) {
-    refuse(`it holds ${documents.length} documents (parted by \`---\`): give one job a file.`);
+    refuse(`it holds ${documents.length} documents (parted by \`---\`): give one ${what} a file.`);
   }
   const [document] = documents;
-  if (!document) return refuse("it is empty: expected the fields of one job.");
+  if (!document) return refuse(`it is empty: expected the fields of one ${what}.`);
   const [fault] = document.errors;
   if (fault) refuse(fault.message.trim());
   const value: unknown = document.toJS();
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    return refuse("expected the fields of one job, such as `name: hello` and `command: echo hi`.");
+    return refuse(`expected the fields of one ${what}, such as \`name: hello\`.`);
   }
   return { ...value };
 }

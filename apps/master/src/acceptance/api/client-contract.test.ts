@@ -27,6 +27,12 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "jobs.events": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.events("a b")],
   "jobs.stream": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.stream("a b").next()],
   "jobs.wait": ["GET /api/v1/jobs/:id/events", ({ jobs }) => jobs.wait("a b")],
+  "pipelines.create": ["POST /api/v1/pipelines", ({ pipelines }) => pipelines.create(PIPELINE)],
+  "pipelines.plan": ["POST /api/v1/pipelines", ({ pipelines }) => pipelines.plan(PIPELINE)],
+  "pipelines.list": ["GET /api/v1/pipelines", ({ pipelines }) => pipelines.list().page()],
+  "pipelines.get": ["GET /api/v1/pipelines/:id", ({ pipelines }) => pipelines.get("a b")],
+  "pipelines.cancel": ["DELETE /api/v1/pipelines/:id", ({ pipelines }) => pipelines.cancel("a b")],
+  "pipelines.blocks": ["GET /api/v1/blocks", ({ pipelines }) => pipelines.blocks()],
   "workers.list": ["GET /api/v1/workers", ({ workers }) => workers.list()],
   "workers.get": ["GET /api/v1/workers/:id", ({ workers }) => workers.get("a b")],
   "workers.drain": ["POST /api/v1/workers/:id/drain", ({ workers }) => workers.drain("a b")],
@@ -276,6 +282,10 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
 type Call = (heddle: Heddle) => Promise<unknown>;
 const ASKED = { role: "user" as const, content: "?" };
 const BINDING = { kind: "user" as const, subject: "a b", role: "viewer" };
+const PIPELINE = {
+  name: "contract",
+  steps: { only: { block: "shell", config: { command: "true" } } },
+};
 const SPEC = { name: "contract", command: "true" };
 
 let api: JobApi;

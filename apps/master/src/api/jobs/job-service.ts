@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { DryRun, Job, SubmittedJob } from "@heddle/contracts/api/job-replies";
+import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { settingValue } from "@heddle/contracts/api/settings";
 import type { RequestJobCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
@@ -103,6 +104,19 @@ export class JobService {
     const submitter = this.#submitter(request);
     const body = await this.#reviewed(this.#specBody(request), submitter, true);
     return dryRun(this.#control, this.#explainer, body, submitter);
+  }
+
+  /** The spec of a body, checked as a submission is, without what depends on other new jobs. */
+  async checked(
+    body: Record<string, unknown>,
+    request: CallerRequest,
+    isDryRun: boolean,
+  ): Promise<SubmitJob> {
+    const submitter = this.#submitter(request);
+    const { caller } = submitter;
+    const read = (each: Record<string, unknown>) => checkedSpec(each, submitter);
+    const { id: _, ...spec } = read(await this.#admission.review({ body, caller, isDryRun, read }));
+    return spec;
   }
 
   /** The body, as the rules of plugins have changed it. */

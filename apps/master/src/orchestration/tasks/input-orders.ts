@@ -22,12 +22,12 @@ export function inputOrders(
 }
 
 /** Whether its worker has skipped the task, as a condition of its job did not hold. */
-function isSkipped({ exit }: TaskRecord): boolean {
+export function isSkipped({ exit }: TaskRecord): boolean {
   return exit?.reason === undefined && exit?.message?.startsWith(SKIPPED) === true;
 }
 
 /** The tasks of the latest attempt of a job, by rank. */
-function lastTasks(
+export function lastTasks(
   { jobs, tasks }: Pick<JobsState, "jobs" | "tasks">,
   jobId: string,
 ): TaskRecord[] {

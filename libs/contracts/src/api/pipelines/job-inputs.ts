@@ -8,7 +8,7 @@ export const SKIPPED = "skipped: ";
 const MAX_INPUTS = 64;
 const MAX_CONDITIONS = 16;
 
-const inputName = z
+export const inputName = z
   .string()
   .max(128)
   .regex(
@@ -57,6 +57,7 @@ const jobCondition = z.strictObject({
   equals: z.union([z.string().max(256), z.number(), z.boolean()]).optional(),
 });
 
+export type JobInput = z.output<typeof jobInput>;
 export type JobCondition = z.output<typeof jobCondition>;
 
 export const jobInputs = z
