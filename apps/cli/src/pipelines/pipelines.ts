@@ -1,8 +1,8 @@
 import type {
   BlockView,
-  PipelineView,
   PipelineJob,
   PipelineSummary,
+  PipelineView,
 } from "@heddle/contracts/api/pipelines/operations";
 import type { PipelineDefinition } from "@heddle/contracts/api/pipelines/spec";
 import type { Command } from "commander";

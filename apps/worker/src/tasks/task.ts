@@ -20,7 +20,7 @@ import {
   type TaskHandle,
   type TaskLaunch,
 } from "./executors/executor.ts";
-import { type ExitVerdict, exitReason } from "./executors/exit-reason.ts";
+import { type ExitVerdict, exitReason, startVerdict } from "./executors/exit-reason.ts";
 import { OutputHold } from "./executors/output-hold.ts";
 import type { ProcessScan } from "./executors/process-scan.ts";
 import { taskEnvironment } from "./executors/task-environment.ts";
@@ -69,7 +69,7 @@ export class Task {
   #exit: TaskExit | undefined;
   #verdict: ExitVerdict | undefined;
   #stopWhy: string | undefined;
-  /** Why it did not run, where a condition of its job did not hold. */
+  /** The condition of its job that did not hold, so that it did not run. */
   #skipped: string | undefined;
   /** While it is stopping: the monotonic time of the kill, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
@@ -81,8 +81,8 @@ export class Task {
   readonly #keeping = new SerialQueue();
   readonly #onFault = (error: unknown) => {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    const { log } = this.#context.node;
-    log.error({ task: keyOf(this.plan.id), error: text }, "a task's supervision failed");
+    const fields = { task: keyOf(this.plan.id), error: text };
+    this.#context.node.log.error(fields, "a task's supervision failed");
   };
   #removed = false;
 
@@ -151,11 +151,10 @@ export class Task {
     this.#exit = memory.exit;
     this.#forgotten = memory.forgotten ?? false;
     if (memory.phase === "exited") return;
-    const launch = await this.#launch(NO_PLACES);
+    const { executor } = this.#context;
+    const known = memory.handle;
     const handle =
-      memory.handle === undefined
-        ? undefined
-        : await this.#context.executor.adopt(launch, memory.handle);
+      known === undefined ? undefined : await executor.adopt(await this.#launch(NO_PLACES), known);
     if (!handle) {
       this.#verdict = { reason: "NodeLost", message: "its worker was restarted before it ran" };
       return this.#onEnd({});
@@ -234,8 +233,7 @@ export class Task {
   }
 
   async #begin(places: GangPlaces): Promise<void> {
-    const { executor, launches, files } = this.#context;
-    const { signal } = this.#ending;
+    const [{ executor, launches, files }, { signal }] = [this.#context, this.#ending];
     this.#startedUnixMs = Date.now();
     this.#hidden = new HiddenValues(Object.values(places.secretVariables));
     try {
@@ -253,9 +251,7 @@ export class Task {
       await executor.abandon?.(this.plan);
       if (signal.aborted) return await this.#onEnd({});
       if (!(error instanceof LaunchError)) this.#onFault(error);
-      const message = toAppError(error).message;
-      const reason = error instanceof LaunchError ? error.reason : "Internal";
-      this.#verdict = { reason, message };
+      this.#verdict = startVerdict(error);
       return await this.#onEnd({});
     }
     await this.#remember();

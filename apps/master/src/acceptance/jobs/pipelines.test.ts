@@ -4,10 +4,10 @@ import { createHash } from "node:crypto";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { programOf } from "@heddle/base/testing/programs";
+import { runProgram } from "@heddle/base/testing/run-program";
 import type { PipelineView } from "@heddle/contracts/api/pipelines/operations";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
-import { runProgram } from "@heddle/base/testing/run-program";
 
 // Pipelines on a cluster of processes, by the command line.
 

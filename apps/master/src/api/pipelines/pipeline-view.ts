@@ -1,10 +1,10 @@
 import type { JobSummary } from "@heddle/contracts/api/job-replies";
-import { PIPELINE_BLOCKS, type Block, blockId } from "@heddle/contracts/api/pipelines/blocks";
+import { type Block, blockId, PIPELINE_BLOCKS } from "@heddle/contracts/api/pipelines/blocks";
 import type {
   BlockView,
-  PipelineView,
   PipelineJob,
   PipelineSummary,
+  PipelineView,
 } from "@heddle/contracts/api/pipelines/operations";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { ControlState } from "@heddle/control/state";
@@ -23,7 +23,11 @@ export const LABELS = {
 
 type State = Pick<ControlState, "jobs" | "tasks">;
 
-export function viewPipeline(state: State, root: JobRecord, { name, jobs }: StoredPlan): PipelineView {
+export function viewPipeline(
+  state: State,
+  root: JobRecord,
+  { name, jobs }: StoredPlan,
+): PipelineView {
   return {
     id: root.id,
     object: "pipeline",

@@ -2,10 +2,10 @@ import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import {
-  PIPELINE_BLOCKS,
   type Block,
   blockId,
   type OutputPort,
+  PIPELINE_BLOCKS,
   type PortType,
 } from "@heddle/contracts/api/pipelines/blocks";
 import type { JobInput } from "@heddle/contracts/api/pipelines/job-inputs";

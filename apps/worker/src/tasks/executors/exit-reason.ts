@@ -1,6 +1,7 @@
+import { toAppError } from "@heddle/base/errors";
 import type { FailureReason } from "@heddle/contracts/api/job-spec";
 import { FAILURE_PREFIX } from "@heddle/contracts/trainer/exit-codes";
-import type { TaskEnd } from "./executor.ts";
+import { LaunchError, type TaskEnd } from "./executor.ts";
 import { signalFromExitStatus } from "./signal-from-exit-status.ts";
 
 /** Why the worker itself ended a task; it has precedence over the exit status. */
@@ -9,6 +10,12 @@ export interface ExitVerdict {
   readonly message: string;
   /** The indexes of faulty devices. */
   readonly sickDevices?: readonly number[] | undefined;
+}
+
+/** Why a task could not be started. */
+export function startVerdict(error: unknown): ExitVerdict {
+  const reason = error instanceof LaunchError ? error.reason : "Internal";
+  return { reason, message: toAppError(error).message };
 }
 
 /** The reason and message of a task's end; no reason for success. */

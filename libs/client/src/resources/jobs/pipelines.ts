@@ -1,7 +1,7 @@
 import type {
   BlockView,
-  PipelineView,
   PipelineSummary,
+  PipelineView,
 } from "@heddle/contracts/api/pipelines/operations";
 import type { PipelineDefinition } from "@heddle/contracts/api/pipelines/spec";
 import { Pages } from "../../pages.ts";
