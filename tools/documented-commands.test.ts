@@ -30,6 +30,7 @@ const { NODE_COMPILE_CACHE } = process.env;
 
 /** Pages that need clusters of their own, and the test that runs all their blocks. */
 const PAGES_ELSEWHERE: Readonly<Record<string, string>> = {
+  "docs/guide/pipelines.md": "apps/master/src/acceptance/jobs/pipelines.test.ts",
   "docs/guide/several-machines.md": "tools/installed-package.test.ts",
   "docs/runbooks/backup.md": "apps/master/src/acceptance/masters/runbooks.test.ts",
   "docs/runbooks/forced-recovery.md": "apps/master/src/acceptance/masters/runbooks.test.ts",

@@ -66,6 +66,8 @@ const WORST: readonly (readonly [string, Readonly<Record<string, unknown>>])[] =
   ["config, fields", { algorithm: "own", config: map(1_024, 100) }],
   ["config, items", { algorithm: "own", config: { a: Array(16_384).fill([]) } }],
   ["dependencies", { dependencies: words(256, 128) }],
+  ["inputs", { inputs: inputs() }],
+  ["when", { inputs: inputs(), when: conditions() }],
   ["unknown fields", map(1_024, 100)],
 ];
 
@@ -109,6 +111,16 @@ function variables() {
 
 function secretVariables() {
   return Object.fromEntries(words(32, 60).map((_, at) => [`V${at}`, "s".repeat(63)]));
+}
+
+function inputs() {
+  return words(64, 128).map((name) => {
+    return { name, source: "https://e.org/".padEnd(2_048, "v"), sha256: "0".repeat(64) };
+  });
+}
+
+function conditions() {
+  return words(16, 128).map((input) => ({ input, field: input, equals: "v".repeat(256) }));
 }
 
 const worstList = new URLSearchParams(

@@ -1,13 +1,14 @@
 // holds: pipelines-end-to-end, pipelines-reuse, pipelines-checked
 
 import { createHash } from "node:crypto";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { programOf } from "@heddle/base/testing/programs";
 import { runProgram } from "@heddle/base/testing/run-program";
 import type { PipelineView } from "@heddle/contracts/api/pipelines/operations";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
+import { Runbook } from "../../../test/runbook.ts";
 
 // Pipelines on a cluster of processes, by the command line.
 
@@ -28,12 +29,12 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-const heddle = (...args: string[]) =>
-  runProgram(programOf("cli"), args, {
-    HEDDLE_DATA: join(cluster.data, "none"),
-    HEDDLE_ENDPOINT: cluster.url,
-    HEDDLE_API_KEY: cluster.adminKey,
-  });
+const access = () => ({
+  HEDDLE_DATA: join(cluster.data, "none"),
+  HEDDLE_ENDPOINT: cluster.url,
+  HEDDLE_API_KEY: cluster.adminKey,
+});
+const heddle = (...args: string[]) => runProgram(programOf("cli"), args, access());
 
 let files = 0;
 function fileOf(pipeline: unknown): string {
@@ -61,6 +62,12 @@ function statesOf({ jobs }: PipelineView): Record<string, string> {
       return [name, reused ? "reused" : skipped ? "skipped" : String(state)];
     }),
   );
+}
+
+/** Steps and their states in a printed table. */
+function linesOf(table: string): string[] {
+  const found = table.matchAll(/^(\S+) +\S+@\d+ +(\S+)/gm);
+  return [...found].map(([, step, state]) => `${step} ${state}`);
 }
 
 const training = {
@@ -98,6 +105,25 @@ function trainAndServe(atMost: number, learningRate = 0.01) {
     },
   };
 }
+
+test("the guide: its commands train, evaluate, register and chat; a changed step runs", async () => {
+  const folder = join(cluster.data, "page");
+  mkdirSync(folder);
+  cpSync(new URL("../../../../../examples", import.meta.url), join(folder, "examples"), {
+    recursive: true,
+  });
+  const page = new Runbook("guide/pipelines", folder, access());
+  const planned = await page.run();
+  expect(planned.output).toMatch(/^batch-inference@1 +requests/m);
+  expect(planned.output).toMatch(/^register +register-model@1 .* train,evaluate/m);
+  const { output } = await page.run();
+  expect(linesOf(output)).toEqual(["train succeeded", "evaluate succeeded", "register succeeded"]);
+  expect(output).toMatch(/^pipeline-lm is pulled$/m);
+  expect(output).toMatch(/^\d+ tokens in /m);
+  const again = await page.run();
+  expect(linesOf(again.output)).toEqual(["train reused", "evaluate reused", "register succeeded"]);
+  page.end();
+});
 
 test("train, evaluate, register and chat: each step has the outputs of those before", async () => {
   const first = await run(trainAndServe(100));
