@@ -185,6 +185,12 @@ describe("master process", { timeout: 240_000 }, () => {
     const token = run(["--join-token-file", join(data, "join")]);
     expect(await token.exited()).toBe(1);
     expect(token.output.err).toMatch(/the join token or enrolment key is not of the form/);
+    const https = run(["--http-cert-file", keyFile, "--http-key-file", keyFile]);
+    expect(await https.exited()).toBe(1);
+    expect(https.output.err).toMatch(/--http-cert-file .*typo holds no certificate as PEM/);
+    const half = run(["--http-cert-file", keyFile]);
+    expect(await half.exited()).toBe(1);
+    expect(half.output.err).toMatch(/--http-cert-file needs --http-key-file too/);
     // None has a log: they ended before Raft started.
     expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);

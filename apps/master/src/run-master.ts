@@ -20,6 +20,7 @@ import { readJoinToken } from "./control-plane/enrollment/master-credentials.ts"
 import { startRaftMember } from "./control-plane/raft/raft-member.module.ts";
 import { RaftMember, type RaftMemberOptions } from "./control-plane/raft/raft-member.ts";
 import { checkBootstrapKey } from "./control-plane/raft/secrets.ts";
+import { readServerCertificate } from "./http/connections/server-certificate.ts";
 import { masterModule } from "./master.module.ts";
 import { goOnWithoutMemory } from "./offline/halted-server.ts";
 import { checkNoRecoveryUnderWay } from "./offline/recover-group.ts";
@@ -98,6 +99,7 @@ async function openMaster(
   // Checks all inputs before it takes part in a group.
   checkBootstrapKey(config.bootstrapKeyFile);
   if (config.authFile !== undefined) readAuthFile(config.authFile);
+  if (config.httpTls) readServerCertificate(config.httpTls);
   const joinToken = readJoinToken(config.joinTokenFile);
   if (joinToken !== undefined) parseJoinToken(joinToken);
   await checkPort(config.httpHost, config.httpPort, "--http-port");

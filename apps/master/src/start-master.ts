@@ -40,7 +40,7 @@ export async function startMaster(
     throw error;
   }
   const { port } = app.getHttpServer().address() as AddressInfo;
-  const { httpHost } = config;
+  const { httpHost, httpTls } = config;
   const host = httpHost.includes(":") ? `[${httpHost}]` : httpHost;
-  return { app, url: `http://${host}:${port}`, close: () => closeContext(app) };
+  return { app, url: `${httpTls ? "https" : "http"}://${host}:${port}`, close: () => closeContext(app) };
 }

@@ -17,11 +17,21 @@ import {
 import type { LogLevel } from "@heddle/observability/logger";
 import { type OtlpSettings, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 
+/** PEM files of a certificate and its key. */
+export interface CertificateFiles {
+  readonly certificateFile: string;
+  readonly keyFile: string;
+}
+
 /** This process's configuration. Flags take precedence over variables, those over the file, that over defaults. */
 export interface MasterConfig {
   readonly dataDirectory: string;
   readonly httpHost: string;
   readonly httpPort: number;
+  /** The files of HTTPS; undefined: HTTP in the clear. */
+  readonly httpTls: CertificateFiles | undefined;
+  /** Addresses and networks whose X-Forwarded-For is believed. */
+  readonly trustedProxies: readonly string[];
   readonly grpcHost: string;
   readonly grpcPort: number;
   /** The port for the other masters' connections on the gRPC host; 0 chooses a free one. */
@@ -160,6 +170,8 @@ export function readConfig(
     dataDirectory,
     httpHost: settings.http_host,
     httpPort: settings.http_port,
+    httpTls: httpTlsOf(settings),
+    trustedProxies: settings.trusted_proxies,
     grpcHost: settings.grpc_host,
     grpcPort: settings.grpc_port,
     raftPort: settings.raft_port,
@@ -211,6 +223,10 @@ function filesOf(settings: MasterSettings, dataDirectory: string) {
   };
 }
 
+function httpTlsOf({ http_cert_file: certificateFile, http_key_file: keyFile }: MasterSettings) {
+  return certificateFile ? { certificateFile, keyFile } : undefined;
+}
+
 function otlpOf({ otlp_endpoint: endpoint, name }: MasterSettings, env: NodeJS.ProcessEnv) {
   return readOtlpSettings({ endpoint, service: "heddle-master", instance: name }, env);
 }
@@ -245,13 +261,14 @@ function parseFlags(args: readonly string[]): Record<string, string | boolean | 
 export function secretPathsOf(config: MasterConfig): string[] {
   const { dataDirectory, clusterTokenFile, authorityFile } = config;
   const { bootstrapKeyFile, enrollKeyFile, secretsKeyFile } = config;
-  const { joinTokenFile, limitsRedisPasswordFile } = config;
+  const { joinTokenFile, limitsRedisPasswordFile, httpTls } = config;
   const given = [
     bootstrapKeyFile,
     enrollKeyFile,
     secretsKeyFile,
     joinTokenFile,
     limitsRedisPasswordFile,
+    httpTls?.keyFile,
   ];
   return [
     dataDirectory,

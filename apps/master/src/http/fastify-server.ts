@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import type { ServerOptions } from "node:https";
 import { AppError } from "@heddle/base/errors";
 import { isOrchestration } from "@heddle/contracts/api/operations";
 import { NotFoundException, UnsupportedMediaTypeException } from "@nestjs/common";
@@ -8,8 +9,10 @@ import type { MasterConfig } from "../config/config.ts";
 import type { AccessCheck, CallerRequest } from "./access.ts";
 import { BodyReader } from "./body-reader.ts";
 import { answerBrokenRequest, answerUnservable } from "./connections/broken-requests.ts";
+import { proxyTrust } from "./connections/client-address.ts";
 import { compensateTimeoutsForEventLoopLag } from "./connections/event-loop-lag-compensation.ts";
 import { answerHalfClosed } from "./connections/half-closed.ts";
+import { MIN_TLS, readServerCertificate } from "./connections/server-certificate.ts";
 import { answerCors } from "./cors.ts";
 import { errorReply, shownPath } from "./error-reply.ts";
 import { requestIdOf } from "./request-id.ts";
@@ -19,7 +22,13 @@ import type { ServedConfig } from "./serves.ts";
 /** The settings of the HTTP server. */
 export type HttpSettings = Pick<
   MasterConfig,
-  "maxBodyBytes" | "maxReadingBytes" | "maxConnections" | "corsOrigins" | "fixedTimes"
+  | "maxBodyBytes"
+  | "maxReadingBytes"
+  | "maxConnections"
+  | "corsOrigins"
+  | "fixedTimes"
+  | "httpTls"
+  | "trustedProxies"
 >;
 
 const NO_BYTES = Buffer.alloc(0);
@@ -29,15 +38,17 @@ const MAX_PARAM_CHARS = 256;
 /** The HTTP server with its bounds against slow clients; it has no routes and no access check. */
 export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
   const { headersTimeoutMs, requestTimeoutMs } = settings.fixedTimes;
+  const http = {
+    headersTimeout: headersTimeoutMs,
+    connectionsCheckingInterval: Math.min(1000, headersTimeoutMs),
+    keepAliveTimeout: 72_000,
+    // Node would refuse such a request without a reason; the hook below gives one.
+    requireHostHeader: false,
+  };
   const adapter = new FastifyAdapter({
     requestTimeout: requestTimeoutMs,
-    http: {
-      headersTimeout: headersTimeoutMs,
-      connectionsCheckingInterval: Math.min(1000, headersTimeoutMs),
-      keepAliveTimeout: 72_000,
-      // Node would refuse such a request without a reason; the hook below gives one.
-      requireHostHeader: false,
-    },
+    ...(settings.httpTls ? { https: { ...http, ...tlsOptions(settings) } } : { http }),
+    trustProxy: proxyTrust(settings.trustedProxies),
     genReqId: requestIdOf,
     requestIdHeader: false,
     forceCloseConnections: true,
@@ -55,10 +66,18 @@ export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
     done(refusalByHead(request));
   });
   answerUnservable(instance.server);
-  answerHalfClosed(instance.server);
+  // Over TLS a client that closes its side closes the connection.
+  if (!settings.httpTls) answerHalfClosed(instance.server);
   compensateTimeoutsForEventLoopLag(instance.server, settings.fixedTimes);
   instance.server.maxConnections = settings.maxConnections;
   return adapter;
+}
+
+/** The handshake has the same bound as a request's headers. */
+function tlsOptions({ httpTls, fixedTimes }: HttpSettings): ServerOptions {
+  if (!httpTls) return {};
+  const { cert, key } = readServerCertificate(httpTls);
+  return { cert, key, minVersion: MIN_TLS, handshakeTimeout: fixedTimes.headersTimeoutMs };
 }
 
 /** Guards the routes that are added afterwards: access, body reading and the checks of input. */

@@ -1,3 +1,4 @@
+import type { Server as TlsServer } from "node:tls";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { Logger } from "@heddle/observability/logger";
 import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
@@ -18,6 +19,7 @@ import { AccessCheck, type OnLimited } from "./access.ts";
 import { auditCalls } from "./audit/audit-hooks.ts";
 import { exposeAudit } from "./audit/audit-metrics.ts";
 import { AuditTrail } from "./audit/audit-trail.ts";
+import { CertificateWatch, exposeCertificate } from "./connections/certificate-watch.ts";
 import { ErrorFilter } from "./error-filter.ts";
 import { guardRoutes } from "./fastify-server.ts";
 import { IdempotentChanges } from "./idempotent-changes.ts";
@@ -87,6 +89,11 @@ import { traceRequests } from "./trace-hooks.ts";
       useFactory: (control: ControlPlane, { masterId: master }: MasterConfig, log: Logger) =>
         new AuditTrail({ control, master, log }),
     },
+    {
+      provide: CertificateWatch,
+      inject: [HttpAdapterHost, MASTER_CONFIG, LOGGER, Registry],
+      useFactory: watchCertificate,
+    },
     { provide: ROUTES, inject: [ModulesContainer, PluginSet], useFactory: routesOf },
     { provide: APP_FILTER, useClass: ErrorFilter },
   ],
@@ -116,6 +123,20 @@ export class HttpModule {
     auditCalls(instance, trail, settings.auditMode);
     guardRoutes(instance, access, settings);
   }
+}
+
+/** Null where HTTP is served in the clear. */
+function watchCertificate(
+  { httpAdapter }: HttpAdapterHost<FastifyAdapter>,
+  { httpTls: files }: MasterConfig,
+  log: Logger,
+  registry: Registry,
+): CertificateWatch | null {
+  if (!files) return null;
+  const server = httpAdapter.getHttpServer<TlsServer>();
+  const watch = new CertificateWatch({ server, files, log });
+  exposeCertificate(registry, watch);
+  return watch;
 }
 
 function openAccess(

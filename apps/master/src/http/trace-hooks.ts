@@ -2,6 +2,7 @@ import type { OpenSpan } from "@heddle/observability/tracing/span";
 import { parseTraceParent, type TraceContext } from "@heddle/observability/tracing/trace-context";
 import { tracing, withSpan } from "@heddle/observability/tracing/tracing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { clientAddress } from "./connections/client-address.ts";
 import { shownPath } from "./error-reply.ts";
 
 /** Of probes and scrapes, which would be most spans of an idle cluster. */
@@ -45,6 +46,8 @@ function openSpan(request: FastifyRequest): OpenSpan | undefined {
     attributes: {
       "http.request.method": method,
       "http.route": route,
+      "client.address": clientAddress(request),
+      "url.scheme": request.protocol === "https" ? "https" : "http",
       "url.path": shownPath(request.url).replace(/\?.*/, ""),
       "heddle.request.id": id,
     },

@@ -26,11 +26,18 @@ export function crossFaults(
   if (settings.model_file !== "" && settings.profile !== "") {
     fault("profile", `and ${at("model_file")} exclude each other: give one of them`);
   }
+  const hasCertificate = settings.http_cert_file !== "";
+  if (hasCertificate !== (settings.http_key_file !== "")) {
+    const [given, missing] = hasCertificate
+      ? (["http_cert_file", "http_key_file"] as const)
+      : (["http_key_file", "http_cert_file"] as const);
+    fault(given, `needs ${at(missing)} too: HTTPS takes a certificate with its key`);
+  }
   // API keys would cross the network in the clear.
-  if (!settings.insecure_bind && !isLoopback(httpHost)) {
+  if (!settings.insecure_bind && !hasCertificate && !isLoopback(httpHost)) {
     fault(
       "http_host",
-      `${httpHost} is reachable from other machines, and the HTTP API has no TLS of its own: put a proxy with TLS before 127.0.0.1, or give --insecure-bind to serve it in the clear`,
+      `${httpHost} is reachable from other machines, and the HTTP API has no certificate: give --http-cert-file and --http-key-file, put a proxy with TLS before 127.0.0.1, or give --insecure-bind to serve it in the clear`,
     );
   }
   return faults;

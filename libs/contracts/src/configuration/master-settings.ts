@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { isHostPort, MAX_PORT } from "@heddle/base/network-address";
 import { z } from "zod";
 import { CATALOG_PROFILES } from "../catalog.ts";
@@ -85,6 +86,20 @@ function originFault(origin: string): string | undefined {
   return `takes https://host,... or *, got "${origin}"`;
 }
 
+/** Every address would let each client name its own. */
+const MIN_PREFIX = 1;
+
+function proxyFault(proxy: string): string | undefined {
+  const [address = "", prefix, ...more] = proxy.split("/");
+  const family = isIP(address);
+  const bits = family === 6 ? 128 : 32;
+  const isPrefix = prefix === undefined || /^\d{1,3}$/.test(prefix);
+  const length = Number(prefix ?? bits);
+  const isInRange = length >= MIN_PREFIX && length <= bits;
+  if (family !== 0 && more.length === 0 && isPrefix && isInRange) return undefined;
+  return `takes addresses and networks, as 10.0.0.7 or fd00::/8, got "${proxy}"`;
+}
+
 function isRedisUrl(given: string): boolean {
   const url = URL.parse(given);
   return url !== null && /^rediss?:$/.test(url.protocol) && url.hostname !== "" && !url.password;
@@ -106,6 +121,14 @@ export const masterSettings = z.strictObject({
   http_port: whole(0, MAX_PORT, 8080, "port of the HTTP APIs; 0 selects a free one"),
   grpc_host: text().default("127.0.0.1").describe("gRPC address for nodes"),
   grpc_port: whole(0, MAX_PORT, 8081, "gRPC port for nodes; 0 selects a free one"),
+  http_cert_file: path(
+    "PEM file with the certificate of HTTPS, and its chain; read again when changed",
+  ),
+  http_key_file: path("PEM file with the key of that certificate"),
+  trusted_proxies: list(
+    "addresses or networks of proxies whose X-Forwarded-For is believed: 10.0.0.7,fd00::/8",
+    proxyFault,
+  ),
   raft_port: whole(0, MAX_PORT, 0, "port for the other masters; 0 selects a free one"),
   cluster_token_file: path("cluster token file"),
   ca_file: path("file with the certificate authority of the nodes: key and certificate"),

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { MasterConfig } from "../../config/config.ts";
 import { type AuditCall, duringCall } from "../../control-plane/event-log/audit-call.ts";
 import type { CallerRequest } from "../access.ts";
+import { clientAddress } from "../connections/client-address.ts";
 import { shownPath } from "../error-reply.ts";
 import type { ServedConfig } from "../serves.ts";
 import type { AuditTrail } from "./audit-trail.ts";
@@ -51,7 +52,8 @@ export function auditCalls(
 }
 
 function contextOf(request: CallerRequest): AuditContext {
-  const { knownCaller: caller, id, ip, headers } = request;
+  const { knownCaller: caller, id, headers } = request;
+  const address = clientAddress(request);
   const session = headers["x-session-id"];
   const isSession = typeof session === "string" && session.length <= MAX_SESSION_CHARS;
   const user = caller?.kind === "user" ? caller.name : caller?.id;
@@ -59,7 +61,7 @@ function contextOf(request: CallerRequest): AuditContext {
     ...(caller && { user: `${caller.kind}:${user}`, project: caller.project }),
     ...(isSession && SESSION.test(session) && { session }),
     request: id,
-    ...(ip && { address: ip }),
+    ...(address && { address }),
     route: routeOf(request),
   };
 }

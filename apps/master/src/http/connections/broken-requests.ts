@@ -21,7 +21,9 @@ export function allowLongRequest(socket: Socket): () => void {
 /** A request that Node's parser refuses never reaches a route: the answer goes to the socket. */
 export function answerBrokenRequest(error: Error & { code?: string }, socket: Socket): void {
   if (error.code === TOO_SLOW && longRequests.has(socket)) return;
-  if (error.code === "ECONNRESET" || !socket.writable) {
+  // Without a handshake no answer can be read.
+  const isHandshake = /^(ERR_SSL|ERR_TLS|EPROTO)/.test(error.code ?? "");
+  if (isHandshake || error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
     return;
   }
