@@ -25,6 +25,10 @@ export function makeProgram(lazy: Lazy): Command {
       "cluster address (default: HEDDLE_ENDPOINT, then the local cluster)",
     )
     .option("--api-key <key>", "API key (default: HEDDLE_API_KEY, then the local cluster's)")
+    .option(
+      "--ca <file>",
+      "PEM file with the authority of the master's HTTPS certificate (default: HEDDLE_CA)",
+    )
     .addOption(
       new Option("-o, --output <format>", "output format")
         .choices(["table", "wide", "json", "yaml", "name"])
@@ -32,7 +36,8 @@ export function makeProgram(lazy: Lazy): Command {
     )
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
-    .hook("preAction", (_, command) => refuseEmptyValues(command));
+    .hook("preAction", (_, command) => refuseEmptyValues(command))
+    .hook("preAction", (_, command) => trustGivenAuthority(command));
   addUp(program, lazy);
   addChat(program, lazy);
   addReaders(program, lazy);
@@ -59,6 +64,15 @@ export function makeProgram(lazy: Lazy): Command {
     .action(lazy(async () => (await import("./commands/completion.ts")).printCompletion));
   hintAtHelp(program, program.name());
   return program;
+}
+
+/** Before a command's first call. */
+async function trustGivenAuthority(command: Command): Promise<void> {
+  const { ca } = command.optsWithGlobals<{ ca?: string }>();
+  const file = ca ?? process.env["HEDDLE_CA"];
+  if (!file) return;
+  const { trustAuthority } = await import("./http/trusted-authority.ts");
+  trustAuthority(file, ca === undefined ? "HEDDLE_CA" : "--ca");
 }
 
 /** After an error in its arguments each command names its own help. */

@@ -73,8 +73,35 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- join "," $addresses -}}
 {{- end -}}
 
+{{- define "heddle.scheme" -}}
+{{ ternary "https" "http" (ne .Values.master.httpTlsSecret "") }}
+{{- end -}}
+
+{{- /* The authority of the masters' certificate, for pods that call them. */ -}}
+{{- define "heddle.httpCaVolume" -}}
+{{- with .Values.master.httpTlsSecret }}
+- name: http-ca
+  secret:
+    secretName: {{ . }}
+    optional: true
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
+{{- end -}}
+
+{{- define "heddle.httpCaMount" -}}
+{{- if .Values.master.httpTlsSecret }}
+- { name: http-ca, mountPath: /run/heddle/http-ca, readOnly: true }
+{{- end }}
+{{- end -}}
+
+{{- define "heddle.httpCaEnvironment" -}}
+{{- if .Values.master.httpTlsSecret }}
+- { name: NODE_EXTRA_CA_CERTS, value: /run/heddle/http-ca/ca.crt }
+{{- end }}
+{{- end -}}
+
 {{- define "heddle.endpoint" -}}
-http://{{ include "heddle.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.service.port }}
+{{ include "heddle.scheme" . }}://{{ include "heddle.fullname" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}:{{ .Values.service.port }}
 {{- end -}}
 
 {{- define "heddle.podSecurity" -}}
@@ -151,6 +178,7 @@ args:
   {{- end }}
 env:
   {{- include "heddle.environment" .root | nindent 2 }}
+  {{- include "heddle.httpCaEnvironment" .root | nindent 2 }}
 resources:
   requests: { cpu: 50m, memory: 96Mi }
   limits: { memory: 256Mi }
@@ -161,6 +189,7 @@ volumeMounts:
   - { name: tmp, mountPath: /tmp }
   - { name: join, mountPath: /run/heddle/join }
   - { name: admin-key, mountPath: /run/heddle/key, readOnly: true }
+  {{- include "heddle.httpCaMount" .root | nindent 2 }}
 {{- end -}}
 
 {{- /* The administrator's key is mounted by the init container alone. */ -}}
@@ -174,6 +203,7 @@ volumeMounts:
     secretName: {{ include "heddle.secretName" . }}
     defaultMode: 0440
     items: [{ key: bootstrap-key, path: bootstrap-key }]
+{{ include "heddle.httpCaVolume" . }}
 {{- end -}}
 
 {{/* How a monitor's endpoint of masters sends the key for their metrics. */}}
@@ -182,4 +212,15 @@ authorization:
   credentials:
     name: {{ .Values.metricsKey.secret }}
     key: {{ .Values.metricsKey.key }}
+{{- end }}
+
+{{/* How a monitor's endpoint of masters checks their certificate. */}}
+{{- define "heddle.monitorTls" -}}
+{{- with .Values.master.httpTlsSecret }}
+scheme: https
+tlsConfig:
+  serverName: {{ include "heddle.fullname" $ }}.{{ $.Release.Namespace }}.svc.{{ $.Values.clusterDomain }}
+  ca:
+    secret: { name: {{ . }}, key: ca.crt }
+{{- end }}
 {{- end }}

@@ -73,7 +73,7 @@ function reachFix(code: string): string {
   if (code === "ENOTFOUND" || code === "EAI_AGAIN") return "Correct the name, or its DNS entry.";
   if (code === "ECONNREFUSED") return "Start the master there (`heddle up`), or correct the port.";
   if (/CERT|SELF_SIGNED|SIGNATURE|ALTNAME/.test(code)) {
-    return "Give the authority of its certificate in NODE_EXTRA_CA_CERTS, or a certificate with this name.";
+    return "Give the authority of its certificate with --ca FILE, or a certificate with this name.";
   }
   if (/SSL|EPROTO/.test(code)) return "Begin the address with http:// where the port has no TLS.";
   return "Check that the master runs, and that no firewall is between.";

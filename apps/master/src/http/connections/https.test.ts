@@ -98,7 +98,7 @@ describe("HTTPS: calls", () => {
     expect(streamed.body).toMatch(/"content":"one".*\[DONE\]/s);
   });
 
-  it("without TLS are not answered, and others go on", async () => {
+  it("without TLS are not answered, and others continue", async () => {
     const socket = connect(port(), "127.0.0.1").on("error", () => undefined);
     socket.write("GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n");
     expect(await restOf(socket)).not.toContain("ok");
