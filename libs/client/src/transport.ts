@@ -327,4 +327,9 @@ function unreachable(endpoint: string, cause: unknown, hints: ErrorHints = {}): 
 const HINTS = [
   ["WRONG_VERSION_NUMBER", " It speaks no TLS: is its address http://, and not https://?"],
   ["HTTP/1.1 protocol", " It speaks no HTTP/1.1: is it a port of gRPC, for nodes alone?"],
+  ["certificate has expired", " Its operator must renew it."],
+  [
+    "certificate",
+    " Name its authority's PEM file in NODE_EXTRA_CA_CERTS, or in --ca of heddle's commands.",
+  ],
 ] as const;
