@@ -42,5 +42,9 @@ export async function startMaster(
   const { port } = app.getHttpServer().address() as AddressInfo;
   const { httpHost, httpTls } = config;
   const host = httpHost.includes(":") ? `[${httpHost}]` : httpHost;
-  return { app, url: `${httpTls ? "https" : "http"}://${host}:${port}`, close: () => closeContext(app) };
+  return {
+    app,
+    url: `${httpTls ? "https" : "http"}://${host}:${port}`,
+    close: () => closeContext(app),
+  };
 }
