@@ -27,18 +27,20 @@ afterEach(() => {
 
 /** Starts the worker and resolves with its line of this message. */
 async function start(
-  message: string,
+  message: string | RegExp,
   flags: readonly string[],
+  folder = join(data, "worker"),
 ): Promise<Readonly<Record<string, string>>> {
-  const args = ["--data", join(data, "worker"), "--masters", "127.0.0.1:1"];
+  const args = ["--data", folder, "--masters", "127.0.0.1:1"];
   const token = ["--cluster-token-file", join(data, "token")];
   const started = spawn(process.execPath, [...WORKER, ...args, ...token, ...flags], {
     stdio: ["ignore", "pipe", "inherit"],
+    cwd: data,
   });
   child = started;
   for await (const line of createInterface({ input: started.stdout })) {
     const record = JSON.parse(line) as Record<string, string>;
-    if (record["msg"]?.includes(message)) return record;
+    if ((record["msg"] ?? "").search(message) >= 0) return record;
   }
   throw new Error(`the worker ended without a line "${message}"`);
 }
@@ -65,4 +67,14 @@ test("worker: a taken metrics port is named, and the worker ends", async () => {
   const [code] = (await once(child as ChildProcess, "exit")) as [number];
   expect(code).not.toBe(0);
   taken.close();
+});
+
+// holds: task-relative-paths
+test("worker: tasks are isolated also where --data and --checkpoints are relative", async () => {
+  const flags = ["--checkpoints", "kept"];
+  const found = /how tasks are isolated|could read this worker's secrets/;
+  const { isolation, reasons } = await start(found, flags, "worker");
+  // What this machine lacks may be a reason, but no file that was looked for elsewhere.
+  expect(isolation).toBeDefined();
+  expect(String(reasons)).not.toContain("ENOENT");
 });

@@ -51,7 +51,7 @@ async function start() {
   const upstreams = readUpstreams(extra["upstreams"]);
   const weightsHosts = (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== "");
   const llama = llamaPorts({
-    cacheDirectory: extra["models-cache"] ?? join(flags.dataDirectory, "models"),
+    cacheDirectory: resolve(extra["models-cache"] ?? join(flags.dataDirectory, "models")),
     allowedHosts: weightsHosts,
   });
   const ports = withUpstreams(llama, upstreams);

@@ -1,5 +1,6 @@
 // holds: cli-file-flags
 
+import { spawn, spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -37,4 +38,30 @@ it("flag file: only a missing one is accepted where it is optional", () => {
   const look = (path: string) => readFlagFileIfThere("--token-file", path, "a file");
   expect(look(join(folder, "absent"))).toBeUndefined();
   expect(() => look(folder)).toThrow(/is a directory/);
+});
+
+it.skipIf(process.platform === "win32")("flag file: no pipe or device holds up a start", () => {
+  const pipe = join(folder, "pipe");
+  spawnSync("mkfifo", [pipe]);
+  expect(() => read(pipe)).toThrow(`--token-file ${pipe} cannot be read (a pipe without a writer)`);
+  expect(() => read("/dev/zero")).toThrow(/cannot be read \(more than 16 MiB\)/);
+  expect(read("/dev/null")).toBe("");
+});
+
+it.skipIf(process.platform === "win32")("flag file: a pipe is read to its end", () => {
+  const pipe = join(folder, "late");
+  spawnSync("mkfifo", [pipe]);
+  // Opened for reading too, so that the writer does not wait for the reader below.
+  const script = `exec 3<>"${pipe}"; echo first >&3; echo ready; sleep 0.3; echo second >&3`;
+  const writer = spawn("sh", ["-c", script], { stdio: ["ignore", "pipe", "inherit"] });
+  return new Promise<void>((resolve, reject) => {
+    writer.stdout.once("data", () => {
+      try {
+        expect(read(pipe)).toBe("first\nsecond\n");
+        resolve();
+      } catch (error) {
+        reject(error);
+      }
+    });
+  });
 });

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { AppError } from "./errors.ts";
 
 const FAULTS: Readonly<Record<string, string>> = {
@@ -6,6 +6,14 @@ const FAULTS: Readonly<Record<string, string>> = {
   ENOTDIR: "does not exist: a part of the path is a file",
   EACCES: "may not be read by this user",
 };
+
+/** Far more than any such file has; a device may never end. */
+const MAX_BYTES = 16 * 2 ** 20;
+const PIECE_BYTES = 64 * 1024;
+/** Between two looks at a pipe whose writer has not written yet. */
+const LOOK_MS = 10;
+/** Absent on Windows. With it the open of a pipe without a writer returns at once. */
+const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
 
 /**
  * The text of the file that a flag names; undefined if there is no file. Throws `invalid_value`
@@ -17,11 +25,45 @@ export function readFlagFileIfThere(
   wanted: string,
 ): string | undefined {
   try {
-    return readFileSync(path, "utf8");
+    return readText(path);
   } catch (cause) {
     const { code = "", message: text } = cause as NodeJS.ErrnoException;
     if (code === "ENOENT") return undefined;
     throw flagFileError(flag, path, FAULTS[code] ?? `cannot be read (${text})`, wanted, cause);
+  }
+}
+
+function readText(path: string): string {
+  const file = openSync(path, constants.O_RDONLY | NON_BLOCKING);
+  try {
+    const bytes = readAll(file);
+    if (bytes.length === 0 && fstatSync(file).isFIFO()) throw new Error("a pipe without a writer");
+    return bytes.toString("utf8");
+  } finally {
+    closeSync(file);
+  }
+}
+
+function readAll(file: number): Buffer {
+  const pieces: Buffer[] = [];
+  for (let bytes = 0; bytes <= MAX_BYTES; ) {
+    const piece = Buffer.allocUnsafe(PIECE_BYTES);
+    const count = readSome(file, piece);
+    if (count === 0) return Buffer.concat(pieces);
+    pieces.push(piece.subarray(0, count));
+    bytes += count;
+  }
+  throw new Error(`more than ${MAX_BYTES / 2 ** 20} MiB`);
+}
+
+function readSome(file: number, piece: Buffer): number {
+  for (;;) {
+    try {
+      return readSync(file, piece);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_MS);
+    }
   }
 }
 

@@ -96,7 +96,9 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
   const grpcHost = text("grpc-host") ?? "127.0.0.1";
   const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
   const tls = values["tls"] === true || !(staysHere || values["insecure-nodes"] === true);
-  const dataDirectory = required(text("data"), "--data DIR, a directory that this node keeps");
+  const data = required(text("data"), "--data DIR, a directory that this node keeps");
+  // Tasks, trainers and the lease's guard have other working directories.
+  const dataDirectory = resolve(data);
   const files = ["cluster-token-file", "join-token-file", "enroll-key-file"] as const;
   const secretPaths = [dataDirectory, ...files.map(text)];
   return {

@@ -103,10 +103,10 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     networkMbps: networkGbps && networkGbps * 1_000,
     memoryBytes: memoryMib && memoryMib * 2 ** 20,
     maxTasks: number("max-tasks", MAX_TASKS),
-    checkpointDirectory: flags["checkpoints"],
+    checkpointDirectory: flags["checkpoints"] && resolve(flags["checkpoints"]),
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/),
     maxLogBytes: logMib && logMib * 2 ** 20,
-    artifactReplica: flags["artifacts-replica"],
+    artifactReplica: replicaPlace(flags["artifacts-replica"]),
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
     maxArtifactAgeMs: artifactsHours && artifactsHours * 3_600_000,
     taskUsers: parseTaskUsers(flags["task-users"]),
@@ -140,6 +140,11 @@ function nameOf(flag: string, text = ""): string {
 
 function pathsOf(flag: string, text = ""): string[] {
   return listOf(flag, text, /^.{1,4096}$/).map((path) => resolve(path));
+}
+
+/** The place, where a directory is resolved: its readers may have other working directories. */
+export function replicaPlace(text: string | undefined): string | undefined {
+  return !text || text.startsWith("s3://") ? text : resolve(text);
 }
 
 function isOptional(text = "required"): boolean {

@@ -3,7 +3,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
-import { type OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
+import { type OFFER_FLAGS, readDevice, readOffer, replicaPlace } from "@heddle/node-agent/offer-flags";
 import { findSource } from "@heddle/plugin-kit/loading/plugin-source";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
@@ -154,11 +154,6 @@ function workerFlags(flags: UpFlags): string[] {
   return Object.entries(passed).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, value],
   );
-}
-
-/** Workers may have another working directory, so a relative directory is resolved here. */
-function replicaPlace(text: string | undefined): string | undefined {
-  return text === undefined || text.startsWith("s3://") ? text : resolve(text);
 }
 
 /** A missing plugin is reported here, not only in the logs of masters and workers. */
