@@ -25,7 +25,7 @@ export function readFlagFileIfThere(
   wanted: string,
 ): string | undefined {
   try {
-    return readText(path);
+    return readBoundedText(path);
   } catch (cause) {
     const { code = "", message: text } = cause as NodeJS.ErrnoException;
     if (code === "ENOENT") return undefined;
@@ -33,7 +33,8 @@ export function readFlagFileIfThere(
   }
 }
 
-function readText(path: string): string {
+/** The text of a small file; throws on a pipe without a writer, and on what has no end. */
+export function readBoundedText(path: string): string {
   const file = openSync(path, constants.O_RDONLY | NON_BLOCKING);
   try {
     const bytes = readAll(file);

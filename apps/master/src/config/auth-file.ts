@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
+import { readBoundedText } from "@heddle/base/flag-file";
 import { isLoopback } from "@heddle/base/network-address";
 import { addBindingRequest, setPolicyRequest } from "@heddle/contracts/api/access/bindings";
 import { setRoleRequest } from "@heddle/contracts/api/access/roles";
@@ -168,7 +168,7 @@ export function readAuthFile(path: string): AuthSettings {
 
 function parsed(path: string): unknown {
   try {
-    return JSON.parse(readFileSync(path, "utf8"));
+    return JSON.parse(readBoundedText(path));
   } catch (error) {
     const message = `--auth-file ${path} cannot be read as JSON: ${(error as Error).message}.`;
     throw new AppError("invalid_value", message);

@@ -1,7 +1,7 @@
-import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { readBoundedText } from "@heddle/base/flag-file";
 import type { UpstreamAccess } from "@heddle/engines/upstream/start-upstream";
 import { checkedOrigin, UpstreamPolicy } from "@heddle/engines/upstream/upstream-policy";
 import { z } from "zod";
@@ -55,7 +55,7 @@ export function readUpstreams(file: string | undefined): UpstreamConfig {
 
 function parsedFile(file: string): UpstreamFile {
   try {
-    const text = readFileSync(file, "utf8");
+    const text = readBoundedText(file);
     if (text.length > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`);
     return upstreamFile.parse(JSON.parse(text));
   } catch (error) {

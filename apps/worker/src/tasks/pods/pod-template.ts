@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { AppError } from "@heddle/base/errors";
+import { readBoundedText } from "@heddle/base/flag-file";
 import type { Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
 
 const MAX_TEMPLATE_BYTES = 256 * 1024;
@@ -66,7 +66,7 @@ function readObject(flag: string, file: string): Readonly<Record<string, unknown
   if (file === "") return {};
   const advice = "it holds a JSON object, of 256 KiB at most";
   try {
-    const text = readFileSync(file, "utf8");
+    const text = readBoundedText(file);
     const value: unknown = JSON.parse(text);
     if (isObject(value) && text.length <= MAX_TEMPLATE_BYTES) return value;
   } catch (cause) {
