@@ -3,7 +3,12 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { CATALOG_PROFILES, type CatalogProfile } from "@heddle/contracts/catalog";
-import { type OFFER_FLAGS, readDevice, readOffer, replicaPlace } from "@heddle/node-agent/offer-flags";
+import {
+  type OFFER_FLAGS,
+  readDevice,
+  readOffer,
+  replicaPlace,
+} from "@heddle/node-agent/offer-flags";
 import { findSource } from "@heddle/plugin-kit/loading/plugin-source";
 import { dataDirectory } from "../connection.ts";
 import { isBlockedPort } from "../http/blocked-ports.ts";
