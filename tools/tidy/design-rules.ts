@@ -27,7 +27,10 @@ const LARGE_BAGS = new Map([
   ["UpOptions", 15],
 ]);
 /** Its count of attempts starts again whenever bytes have come. */
-const RETRIES = new Set(["libs/engines/src/weights/http-download.ts"]);
+const RETRIES = new Set([
+  "libs/engines/src/weights/http-download.ts",
+  "libs/engines/src/weights/ranges/range-source.ts",
+]);
 
 /** Parts that a class is given: those of one subject are one value, and the others are injected. */
 export const optionBag: FileRule = (file) => {

@@ -123,6 +123,7 @@ const stage = fc.record({
   contextTokens: uint32,
   kvTokens: uint32,
   maxSequences: uint32,
+  index: fc.string(),
 });
 const deployment = fc.oneof(
   merged(

@@ -145,6 +145,14 @@ import type {
   UnloadRequest,
   UnloadRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
+import type {
+  WeightsBytes,
+  WeightsBytes__Output,
+} from "@heddle/contracts/generated/heddle/v1/WeightsBytes";
+import type {
+  WeightsRange,
+  WeightsRange__Output,
+} from "@heddle/contracts/generated/heddle/v1/WeightsRange";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { servicesOf } from "./definitions/service-definitions.ts";
 import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
@@ -211,6 +219,12 @@ export const joinStageMethod = method<
   StageBytes,
   StageBytes__Output
 >(workerStagesService, "Join");
+export const readWeightsMethod = method<
+  WeightsRange,
+  WeightsRange__Output,
+  WeightsBytes,
+  WeightsBytes__Output
+>(workerStagesService, "ReadWeights");
 export const sessionMethod = withPlainDeltas(
   method<InferenceCommand, InferenceCommand__Output, InferenceEvents, InferenceEvents__Output>(
     workerInferenceService,

@@ -136,8 +136,9 @@ export class WorkerLink {
     open.timer.unref();
   }
 
-  async load(spec: DeploymentSpec): Promise<void> {
-    const request = { deployment: encodeDeployment(spec) };
+  /** `holders` are the addresses of workers that may have parts of a stage's weights. */
+  async load(spec: DeploymentSpec, holders: readonly string[]): Promise<void> {
+    const request = { deployment: encodeDeployment(spec), holders: [...holders] };
     const signal = this.#closing.signal;
     await this.#peer.unary(loadMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }

@@ -10,14 +10,18 @@ import type {
 import type { ModelStage } from "@heddle/contracts/models/model-division";
 import type { ModelPlan } from "@heddle/engines/shards/plan-model";
 import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
+import type { IndexedModel, WeightsPeer } from "@heddle/engines/shards/weights/stage-weights";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+
+/** The provider's token of the ports. */
+export const ENGINES = Symbol("EnginePorts");
 
 /** The worker's port to libs/engines; tests supply a scripted engine through it. */
 export interface EnginePorts {
   readonly startEngine: EngineFactory;
   readonly pullWeights: WeightsPuller;
   /** Absent where models are not divided. */
-  readonly planStages?: StagePlanner | undefined;
+  readonly stages?: StagePorts | undefined;
 }
 
 /**
@@ -62,24 +66,43 @@ export interface StageHost {
 /** Resolves with the streams to all stages before the last; rejects where one does not serve. */
 export type PeerStages = (stage: ModelStage, build: string) => Promise<readonly Duplex[]>;
 
-/** Divides the model of a file between workers. */
-export type StagePlanner = (
-  path: string,
-  options: EngineOptions,
-  workers: readonly ShardWorker[],
-  maxStages: number,
-) => Promise<ModelPlan>;
+/** What a worker does for models that workers divide. */
+export interface StagePorts {
+  /** Reads a model's header and digests: of all its file the first time, which may take long. */
+  index(weights: WeightsSpec, pull: PullHow): Promise<IndexedModel>;
+  /** Divides a model between workers. */
+  plan(
+    model: IndexedModel,
+    options: EngineOptions,
+    workers: readonly ShardWorker[],
+    maxStages: number,
+  ): Promise<ModelPlan>;
+  /** The text of an index that this worker has. */
+  heldIndex(digest: string): Promise<string>;
+  /** A range of a model's file, as far as this worker has it. */
+  heldRange(digest: string, offset: number, bytes: number): AsyncIterable<Uint8Array>;
+}
 
-/** Resolves with the path of the verified weights file; rejects with an AppError. */
-export type WeightsPuller = (
-  weights: WeightsSpec,
-  options: {
-    readonly signal: AbortSignal;
-    readonly onProgress: (progress: PullState) => void;
-    /** Reads artifacts of jobs; absent outside a cluster. */
-    readonly readArtifact?: ArtifactBytes | undefined;
-  },
-) => Promise<string>;
+/**
+ * Resolves with the path of the verified weights file, or of a stage's part of it; rejects with an
+ * AppError.
+ */
+export type WeightsPuller = (weights: WeightsSpec, pull: PullHow) => Promise<string>;
+
+export interface PullHow {
+  readonly signal: AbortSignal;
+  readonly onProgress: (progress: PullState) => void;
+  /** Reads artifacts of jobs; absent outside a cluster. */
+  readonly readArtifact?: ArtifactBytes | undefined;
+  /** The part that is pulled; absent for all. */
+  readonly stage?: ModelStage | undefined;
+  /** The addresses of workers that may have parts of these weights. */
+  readonly holders?: readonly string[] | undefined;
+  /** These workers. */
+  readonly peers?: readonly WeightsPeer[] | undefined;
+  /** Called once for each source of a part that fails. */
+  readonly onFault?: ((source: string, reason: string) => void) | undefined;
+}
 
 export interface PullState {
   readonly pulledBytes: number;

@@ -4,11 +4,12 @@ import { type DynamicModule, Module } from "@nestjs/common";
 import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
 import { WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
-import type { EnginePorts, PeerStages } from "./engine-ports.ts";
+import { ENGINES, type EnginePorts, type PeerStages, type PullHow, type StagePorts } from "./engine-ports.ts";
 import { InferenceController } from "./inference.controller.ts";
 import { ReplicaSet } from "./replica-set.ts";
-import { ENGINES, ReplicasController } from "./replicas.controller.ts";
+import { ReplicasController } from "./replicas.controller.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
+import { weightsPeer } from "./stages/peer-weights.ts";
 import { joinPeers as joinStagePeers } from "./stages/join-peers.ts";
 import { StagesController } from "./stages/stages.controller.ts";
 
@@ -38,6 +39,10 @@ export function inferenceModule(given: EnginePorts): DynamicModule {
   };
 }
 
+function withArtifacts(stages: StagePorts, readArtifact: ArtifactBytes): StagePorts {
+  return { ...stages, index: (weights, how) => stages.index(weights, { ...how, readArtifact }) };
+}
+
 /** The engines of the node's devices, with weights from artifacts of jobs and stages of other nodes. */
 function enginesOn(
   { machine, credentials }: NodeAgent,
@@ -45,9 +50,14 @@ function enginesOn(
   given: EnginePorts,
 ): EnginePorts {
   const joinPeers: PeerStages = (stage, build) => joinStagePeers(stage, build, credentials);
+  const withPeers = (how: PullHow) => {
+    const peers = how.holders?.map((address) => weightsPeer(address, credentials));
+    return { ...how, readArtifact, peers };
+  };
   const ports: EnginePorts = {
     ...given,
-    pullWeights: (weights, how) => given.pullWeights(weights, { ...how, readArtifact }),
+    pullWeights: (weights, how) => given.pullWeights(weights, withPeers(how)),
+    stages: given.stages && withArtifacts(given.stages, readArtifact),
     startEngine: (start) => given.startEngine({ ...start, joinPeers }),
   };
   return withSimulatedGpus(ports, () => machine.gpus());

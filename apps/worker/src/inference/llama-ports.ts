@@ -4,8 +4,9 @@ import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { ChatTemplate } from "@heddle/engines/text/chat-template";
 import { reasoningStyleOf } from "@heddle/engines/text/reasoning-style";
-import { pullWeights } from "@heddle/engines/weights/pull-weights";
-import type { EnginePorts, WorkerEngine } from "./engine-ports.ts";
+import { type PullOptions, pullWeights } from "@heddle/engines/weights/pull-weights";
+import type { EnginePorts, PullHow, WorkerEngine } from "./engine-ports.ts";
+import { stagePorts } from "./stages/stage-ports.ts";
 
 export interface LlamaPortsOptions {
   /** The cache of weights. */
@@ -16,6 +17,14 @@ export interface LlamaPortsOptions {
 
 /** The engines of workers: llama.cpp in a process for each model, with weights from the cache. */
 export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
+  const optionsOf = ({ signal, onProgress, readArtifact }: PullHow): PullOptions => ({
+    cacheDirectory,
+    allowedHosts,
+    signal,
+    readArtifact,
+    onProgress: (pulledBytes, totalBytes, source) =>
+      onProgress({ pulledBytes, totalBytes, source }),
+  });
   return {
     startEngine: async ({ spec, modelPath, ...start }) => {
       if (modelPath === undefined) {
@@ -32,12 +41,7 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
         // Loaded only now: few workers have one.
         const { startStagedEngine } = await import("./stages/staged-engine.ts");
         const { stage } = spec;
-        const engine = await startStagedEngine(
-          { ...spec, stage },
-          modelPath,
-          cacheDirectory,
-          start,
-        );
+        const engine = await startStagedEngine({ ...spec, stage }, modelPath, start);
         return withReasoning(engine, template);
       }
       const engine = await startLlamaEngine({
@@ -49,19 +53,14 @@ export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions):
       });
       return withReasoning(engine, template);
     },
-    planStages: async (...args) => {
-      const { planModel } = await import("@heddle/engines/shards/plan-model");
-      return planModel(...args);
+    stages: stagePorts(cacheDirectory, optionsOf),
+    pullWeights: async (weights, pull) => {
+      if (!pull.stage) return pullWeights(weights, optionsOf(pull));
+      const { stageWeights } = await import("@heddle/engines/shards/weights/stage-weights");
+      const { peers, onFault } = pull;
+      const faults = onFault && { onFault };
+      return stageWeights(weights, pull.stage, { ...optionsOf(pull), peers, ...faults });
     },
-    pullWeights: (weights, { signal, onProgress, readArtifact }) =>
-      pullWeights(weights, {
-        cacheDirectory,
-        allowedHosts,
-        signal,
-        readArtifact,
-        onProgress: (pulledBytes, totalBytes, source) =>
-          onProgress({ pulledBytes, totalBytes, source }),
-      }),
   };
 }
 

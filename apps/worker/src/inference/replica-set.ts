@@ -51,9 +51,10 @@ export class ReplicaSet {
 
   /**
    * Starts a deployment. A running one is left alone; a failed one is retried, unless it would fail
-   * again; one whose specification changed is replaced.
+   * again; one whose specification changed is replaced. `holders` are the addresses of workers that
+   * may have parts of its weights.
    */
-  async load(asked: DeploymentSpec): Promise<void> {
+  async load(asked: DeploymentSpec, holders: readonly string[] = []): Promise<void> {
     // The defaults are of libllama.
     const defaults = asked.engine === "llama" ? this.#defaults : {};
     const spec = { ...asked, options: { ...defaults, ...asked.options } };
@@ -72,7 +73,7 @@ export class ReplicaSet {
       throw new AppError("overloaded", message);
     }
     const isSame = current !== undefined && isDeepStrictEqual(current.spec, spec);
-    this.#begin(spec, isSame ? current.failedTries : undefined);
+    this.#begin(spec, isSame ? current.failedTries : undefined, holders);
   }
 
   /**
@@ -89,8 +90,13 @@ export class ReplicaSet {
     }
   }
 
-  #begin(spec: DeploymentSpec, before?: FailedTries): void {
-    const replica = new Replica(spec, this.#ports, this.#log, this.#onChange, before);
+  #begin(spec: DeploymentSpec, before?: FailedTries, holders: readonly string[] = []): void {
+    const { pullWeights } = this.#ports;
+    const ports: EnginePorts = {
+      ...this.#ports,
+      pullWeights: (weights, pull) => pullWeights(weights, { ...pull, holders }),
+    };
+    const replica = new Replica(spec, ports, this.#log, this.#onChange, before);
     this.#replicas.set(spec.key, replica);
     this.#onChange();
   }

@@ -292,6 +292,11 @@ export class Replica {
     if (this.spec.weights === undefined) return undefined;
     return this.#ports.pullWeights(this.spec.weights, {
       signal: this.#closing.signal,
+      stage: this.spec.engine === "llama" ? this.spec.stage : undefined,
+      onFault: (source, error) => {
+        const fields = { deployment: this.spec.key, source, error };
+        this.#log.warn(fields, "a source of weights failed, and the next one is asked");
+      },
       onProgress: (progress) => {
         this.#pull = progress;
       },

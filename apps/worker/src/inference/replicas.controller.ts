@@ -10,13 +10,12 @@ import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
 import { decodeDeployment, decodeOptions, decodeWeights } from "@heddle/rpc/node-codec";
 import { workerModelsService } from "@heddle/rpc/proto";
 import { Controller, Inject, type OnApplicationShutdown } from "@nestjs/common";
-import type { EnginePorts, WeightsPuller } from "./engine-ports.ts";
+import { ENGINES, type EnginePorts, type WeightsPuller } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 import { StagePlans } from "./stages/stage-plans.ts";
 
-/** The provider's token of the engines. */
-export const ENGINES = Symbol("EnginePorts");
-
+/** Workers that are asked for parts of weights. */
+const MAX_HOLDERS = 16;
 /** The shortest time between two progress messages. */
 const PROGRESS_INTERVAL_MS = 100;
 
@@ -38,8 +37,8 @@ export class ReplicasController implements OnApplicationShutdown {
   }
 
   @GrpcCall(workerModelsService, "Load")
-  async load({ deployment }: LoadRequest__Output): Promise<LoadReply> {
-    await this.#replicas.load(decodeDeployment(deployment));
+  async load({ deployment, holders }: LoadRequest__Output): Promise<LoadReply> {
+    await this.#replicas.load(decodeDeployment(deployment), holders.slice(0, MAX_HOLDERS));
     return {};
   }
 

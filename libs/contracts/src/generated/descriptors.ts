@@ -1225,6 +1225,11 @@ export const DESCRIPTORS = `{
          "requestStream": true,
          "responseType": "StageBytes",
          "responseStream": true
+        },
+        "ReadWeights": {
+         "requestType": "WeightsRange",
+         "responseType": "WeightsBytes",
+         "responseStream": true
         }
        }
       },
@@ -1233,6 +1238,11 @@ export const DESCRIPTORS = `{
         "deployment": {
          "type": "Deployment",
          "id": 1
+        },
+        "holders": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 2
         }
        }
       },
@@ -1348,6 +1358,10 @@ export const DESCRIPTORS = `{
         "maxSequences": {
          "type": "uint32",
          "id": 8
+        },
+        "index": {
+         "type": "string",
+         "id": 9
         }
        }
       },
@@ -1430,6 +1444,10 @@ export const DESCRIPTORS = `{
         "maxSequences": {
          "type": "uint32",
          "id": 4
+        },
+        "index": {
+         "type": "string",
+         "id": 5
         }
        }
       },
@@ -1475,6 +1493,30 @@ export const DESCRIPTORS = `{
         "frames": {
          "type": "bytes",
          "id": 3
+        }
+       }
+      },
+      "WeightsRange": {
+       "fields": {
+        "index": {
+         "type": "string",
+         "id": 1
+        },
+        "offset": {
+         "type": "uint64",
+         "id": 2
+        },
+        "bytes": {
+         "type": "uint64",
+         "id": 3
+        }
+       }
+      },
+      "WeightsBytes": {
+       "fields": {
+        "data": {
+         "type": "bytes",
+         "id": 1
         }
        }
       },

@@ -36,6 +36,8 @@ export interface ModelStage {
   readonly contextTokens: number;
   readonly kvTokens: number;
   readonly maxSequences: number;
+  /** The digest that names the index of the model's tensors; empty if not known. */
+  readonly index: string;
 }
 
 export interface StagePeer {

@@ -38,7 +38,7 @@ export interface GgufFile {
 /** The header is read in growing steps, so that a small one costs one small read. */
 const FIRST_READ_BYTES = 4 * 1024 * 1024;
 /** The largest header, metadata with the vocabulary and directory together. */
-const MAX_HEADER_BYTES = 256 * 1024 * 1024;
+export const MAX_HEADER_BYTES = 256 * 1024 * 1024;
 const MAX_METADATA_ENTRIES = 65_536;
 const MAX_TENSORS = 65_536;
 /** llama.cpp refuses larger alignments in effect; the file format knows no bound. */

@@ -42,14 +42,19 @@ export interface CuttableModel {
   readonly cuts: readonly number[];
 }
 
+/** The rule of a model or of a shard. Throws an AppError `unprocessable`. */
+export function cutRuleOf({ metadata }: GgufFile): CutRule {
+  const architecture = String(metadata.get("general.architecture")?.value);
+  const rule = CUT_RULES.get(architecture);
+  if (rule) return rule;
+  const known = [...CUT_RULES.keys()].join(", ");
+  throw uncuttable(`its architecture is ${architecture}, and those that may be are ${known}`);
+}
+
 /** Throws an AppError `unprocessable` that says why the model cannot be cut. */
 export function cuttableModel(file: GgufFile): CuttableModel {
+  const rule = cutRuleOf(file);
   const architecture = String(file.metadata.get("general.architecture")?.value);
-  const rule = CUT_RULES.get(architecture);
-  if (!rule) {
-    const known = [...CUT_RULES.keys()].join(", ");
-    throw uncuttable(`its architecture is ${architecture}, and those that may be are ${known}`);
-  }
   const blocks = numberValue(file.metadata.get(`${architecture}.block_count`));
   if (!Number.isSafeInteger(blocks) || blocks < 2) throw uncuttable(`it has ${blocks} blocks`);
   if (rule.guessed.includes(blocks)) {

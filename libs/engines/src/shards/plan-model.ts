@@ -1,8 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { EngineOptions } from "@heddle/contracts/engine";
-import { readGguf } from "../gguf/gguf-reader.ts";
 import { chooseKvLimits } from "../llama/kv-cache/kv-limits.ts";
-import { type CuttableModel, cuttableModel, numberValue } from "./cut-rules.ts";
+import { type CuttableModel, numberValue } from "./cut-rules.ts";
 import { type PlannedStage, planStages, type ShardWorker, sizesOf } from "./plan-stages.ts";
 
 /** Of a stage's process: its program, and the buffers of a batch. */
@@ -18,16 +17,15 @@ export interface ModelPlan {
 }
 
 /**
- * Divides the model of a file between at least two workers, whose order is kept. Throws `unprocessable` where the
- * model cannot be divided, or does not fit; with what it needs and what they have.
+ * Divides a model between at least two workers, whose order is kept. Throws `unprocessable` where it does not
+ * fit, with what it needs and what they have.
  */
-export async function planModel(
-  path: string,
+export function planModel(
+  model: CuttableModel,
   options: EngineOptions,
   workers: readonly ShardWorker[],
   maxStages: number,
-): Promise<ModelPlan> {
-  const model = cuttableModel(await readGguf(path));
+): ModelPlan {
   const { contextTokens, kvTokens, maxSequences } = limitsOf(model, options, workers);
   const demand = { kvTokens, overheadBytes: OVERHEAD_BYTES, minStages: 2, maxStages };
   const stages = planStages(model, workers, demand);

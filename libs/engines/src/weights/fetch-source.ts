@@ -138,14 +138,18 @@ async function fetchArtifact(
 }
 
 /** The hub's address of a file, at HF_ENDPOINT where a mirror is set. */
-function hubUrl(source: Extract<WeightsSource, { kind: "hf" }>, env: NodeJS.ProcessEnv): URL {
+export function hubUrl(
+  source: Extract<WeightsSource, { kind: "hf" }>,
+  env: NodeJS.ProcessEnv,
+): URL {
   const endpoint = (env["HF_ENDPOINT"] || "https://huggingface.co").replace(/\/+$/, "");
   const path = source.path.split("/").map(encodeURIComponent).join("/");
   const revision = encodeURIComponent(source.revision);
   return new URL(`${endpoint}/${source.repo}/resolve/${revision}/${path}`);
 }
 
-function hubHeaders(env: NodeJS.ProcessEnv): Record<string, string> {
+/** The token of HF_TOKEN, where there is one. */
+export function hubHeaders(env: NodeJS.ProcessEnv): Record<string, string> {
   const token = env["HF_TOKEN"];
   return token ? { authorization: `Bearer ${token}` } : {};
 }

@@ -54,7 +54,8 @@ interface Place {
   readonly sources: readonly WeightsSource[];
 }
 
-interface Failure {
+/** Why a source did not give a file. */
+export interface Failure {
   readonly source: string;
   readonly reason: string;
   readonly error: unknown;
@@ -69,13 +70,22 @@ interface Failure {
  * long; with `model_failed` where none would help if it were asked again.
  */
 export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
-  const sources = checkSpec(spec);
+  const sources = checkedSources(spec);
+  return await untilLate(spec, options, (signal) => pullAny(sources, spec, { ...options, signal }));
+}
+
+/** Work on a cache of weights, whose failures are those of a pull. */
+export async function untilLate<T>(
+  spec: WeightsSpec,
+  options: PullOptions,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const { maxPullMs } = { ...DEFAULT_PULL_LIMITS, ...options.limits };
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), maxPullMs);
   const signal = AbortSignal.any([options.signal, late.signal]);
   try {
-    return await orAborted(pullAny(sources, spec, { ...options, signal }), signal);
+    return await orAborted(work(signal), signal);
   } catch (error) {
     if (options.signal.aborted) {
       throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
@@ -93,6 +103,21 @@ export async function pullWeights(spec: WeightsSpec, options: PullOptions): Prom
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The path of the whole file where the cache has it, verified. */
+export async function cachedWeights(
+  spec: WeightsSpec,
+  options: PullOptions,
+): Promise<string | undefined> {
+  const ofKey = join(options.cacheDirectory, spec.key);
+  const places = placesOf(ofKey, checkedSources(spec), spec.sha256);
+  const paths = places.map(({ directory }) => join(directory, spec.file));
+  if (spec.sha256 !== undefined) paths.unshift(join(ofKey, spec.file));
+  for (const path of paths) {
+    if (await isVerified(path, markerOf(path), spec, options.signal)) return path;
+  }
+  return undefined;
 }
 
 async function pullAny(
@@ -163,7 +188,7 @@ async function pullFirst(
 ): Promise<string | undefined> {
   for (const source of sources) {
     try {
-      return await pullFrom(source, contextOf(source, spec, directory, options), options);
+      return await pullFrom(source, pullContext(source, spec, directory, options), options);
     } catch (error) {
       options.signal.throwIfAborted();
       failures.push({ source: publicName(source), reason: reasonOf(error), error });
@@ -172,7 +197,8 @@ async function pullFirst(
   return undefined;
 }
 
-function noSource({ key, file, sha256 }: WeightsSpec, failures: readonly Failure[]): AppError {
+/** The failure of all sources. */
+export function noSource({ key, file, sha256 }: WeightsSpec, failures: readonly Failure[]): AppError {
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
   const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
   const byHand =
@@ -188,7 +214,7 @@ function noSource({ key, file, sha256 }: WeightsSpec, failures: readonly Failure
 }
 
 /** The source as API clients may read it: of a file on this machine its name and not where it lies. */
-function publicName(source: WeightsSource): string {
+export function publicName(source: WeightsSource): string {
   return source.kind === "file" ? `the local file ${basename(source.url.pathname)}` : source.text;
 }
 
@@ -200,12 +226,7 @@ async function pullFrom(
   const { spec, partPath, signal } = context;
   const path = join(context.directory, spec.file);
   if (source.kind === "file") return await useInPlace(source, context);
-  const needsDigest = source.kind !== "builtin" && !options.allowUnverified;
-  if (spec.sha256 === undefined && needsDigest) {
-    throw new PermanentFault(
-      "its sha256 is not known; add it to the model's entry, or allow unverified weights",
-    );
-  }
+  requireDigest(source, spec, options);
   const resumed = await exists(partPath);
   await fetchSource(source, context);
   let sha256 = await sha256Of(partPath, signal);
@@ -226,6 +247,19 @@ async function pullFrom(
   const { size } = await stat(path);
   context.onProgress(size, size);
   return path;
+}
+
+/** What comes from elsewhere is taken only where its digest is known, or the operator allows it. */
+export function requireDigest(
+  { kind }: WeightsSource,
+  spec: WeightsSpec,
+  options: PullOptions,
+): void {
+  const isOwn = kind === "builtin" || kind === "file";
+  if (spec.sha256 !== undefined || isOwn || options.allowUnverified) return;
+  throw new PermanentFault(
+    "its sha256 is not known; add it to the model's entry, or allow unverified weights",
+  );
 }
 
 /** A file:// source is not copied: it may be large, and it is the operator's to keep. */
@@ -269,7 +303,8 @@ async function checkInPlace(
   return path;
 }
 
-function contextOf(
+/** What fetches of one source share, with the folder for its file. */
+export function pullContext(
   source: WeightsSource,
   spec: WeightsSpec,
   directory: string,
@@ -293,7 +328,8 @@ function contextOf(
   };
 }
 
-async function ensureSpace(directory: string, neededBytes: number): Promise<void> {
+/** Throws `unavailable` where the disk has less room, with some to spare. */
+export async function ensureSpace(directory: string, neededBytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(directory);
   const free = bavail * bsize;
   if (neededBytes + SPARE_BYTES <= free) return;
@@ -303,7 +339,8 @@ async function ensureSpace(directory: string, neededBytes: number): Promise<void
   );
 }
 
-function checkSpec(spec: WeightsSpec): WeightsSource[] {
+/** Throws `invalid_value` where no file can have these names or this digest. */
+export function checkedSources(spec: WeightsSpec): WeightsSource[] {
   const refuse = (param: string, message: string): never => {
     throw new AppError("invalid_value", message, { param: `weights.${param}` });
   };

@@ -24,6 +24,8 @@ const REMEMBERED_MS = 600_000;
 const SCALING_GRACE_MS = 600_000;
 /** After this long without a leader a majority of the masters is gone; elections take seconds. */
 const LEADERLESS_MS = 10_000;
+/** Workers that are named to one that needs parts of weights. */
+const MAX_HOLDERS = 16;
 
 const NO_FAILURES: ReadonlyMap<string, string> = new Map();
 
@@ -281,7 +283,7 @@ export class ReplicaController {
     this.#log.info({ node: worker.id, action: type, deployment }, "placement");
     try {
       if (type === "unload") await worker.link?.unload(deployment, this.#graceMs(deployment));
-      else if (spec) await worker.link?.load(spec);
+      else if (spec) await worker.link?.load(spec, this.#holders(worker, spec));
     } catch (error) {
       const attempt = this.#attempt(attemptKey(worker, deployment));
       attempt.sent = undefined;
@@ -290,6 +292,17 @@ export class ReplicaController {
       const fields = { node: worker.id, action: type, deployment, code, error: message };
       this.#log.warn(fields, "a worker refused a placement, retrying");
     }
+  }
+
+  /** Workers that may have parts of a stage's weights, those with a stage of the model first. */
+  #holders({ id }: AttachedNode, spec: DeploymentSpec): string[] {
+    if (spec.engine !== "llama" || !spec.stage) return [];
+    const key = stagedDeployment(spec.key) ?? spec.key;
+    const others = this.#registry.workers().filter((worker) => worker.id !== id);
+    const isHolder = ({ replicas }: AttachedNode) =>
+      replicas.some(({ deployment }) => (stagedDeployment(deployment) ?? deployment) === key);
+    const sorted = others.toSorted((a, b) => Number(isHolder(b)) - Number(isHolder(a)));
+    return sorted.slice(0, MAX_HOLDERS).map(({ register }) => register.address);
   }
 
   /** The calls of a deployment that follows its load may end. */

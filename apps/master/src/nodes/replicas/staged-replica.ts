@@ -18,8 +18,11 @@ export interface StagePart {
   readonly memoryBytes: number;
 }
 
-/** Sizes of the cache, the same for all stages. */
-export type StageSizes = Pick<ModelStage, "contextTokens" | "kvTokens" | "maxSequences">;
+/** What is the same for all stages: sizes of the cache, and what names the model's content. */
+export type SharedByStages = Pick<
+  ModelStage,
+  "contextTokens" | "kvTokens" | "maxSequences" | "index"
+>;
 
 /** A replica of a model that several workers divide. */
 export interface StagedReplica {
@@ -27,7 +30,7 @@ export interface StagedReplica {
   readonly of: LlamaDeployment;
   /** In order; the node of the last one takes the requests. */
   readonly parts: readonly StagePart[];
-  readonly sizes: StageSizes;
+  readonly shared: SharedByStages;
 }
 
 /** The key of a stage that is not the last, on its worker. No deployment has a `#` in its own. */
@@ -42,7 +45,7 @@ export function stagedDeployment(key: string): string | undefined {
 
 /** By key, then node: what each worker of the replica is to load. */
 export function placedStages(
-  { of, parts, sizes }: StagedReplica,
+  { of, parts, shared }: StagedReplica,
   workers: ReadonlyMap<string, StageNode>,
 ): ReadonlyMap<string, readonly [node: string, spec: LlamaDeployment]> {
   const last = parts.at(-1)!;
@@ -62,7 +65,7 @@ export function placedStages(
   for (const [index, { node, from, to, memoryBytes }] of parts.entries()) {
     const isLast = index === parts.length - 1;
     const key = isLast ? of.key : stageKey(of.key, last.node, index);
-    const stage = { from, to, driver, peers: isLast ? peers : [], memoryBytes, ...sizes };
+    const stage = { from, to, driver, peers: isLast ? peers : [], memoryBytes, ...shared };
     specs.set(key, [node, { ...of, key, stage }]);
   }
   return specs;
@@ -72,12 +75,12 @@ export function placedStages(
 export function reportedReplica(
   of: LlamaDeployment,
   node: string,
-  { from, to, peers, memoryBytes, contextTokens, kvTokens, maxSequences }: ModelStage,
+  { from, to, peers, memoryBytes, driver: _, ...shared }: ModelStage,
 ): StagedReplica {
   return {
     of,
     parts: [...peers, { node, from, to, memoryBytes }],
-    sizes: { contextTokens, kvTokens, maxSequences },
+    shared,
   };
 }
 

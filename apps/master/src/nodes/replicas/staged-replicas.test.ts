@@ -15,7 +15,7 @@ const SPEC: LlamaDeployment = {
   options: {},
   placement: { mode: "sharded" },
 };
-const SIZES = { contextTokens: 512, kvTokens: 1_024, maxSequences: 4 };
+const SIZES = { contextTokens: 512, kvTokens: 1_024, maxSequences: 4, index: "f".repeat(64) };
 /** Longer than a new leader listens for what workers have. */
 const LATER_MS = 10_000;
 

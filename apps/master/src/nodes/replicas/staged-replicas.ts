@@ -352,12 +352,12 @@ function nearestTogether({ node: a }: StageCandidate, { node: b }: StageCandidat
 
 function replicaOf(
   spec: LlamaDeployment,
-  { stages, contextTokens, kvTokens, maxSequences }: StagePlan__Output,
+  { stages, ...shared }: StagePlan__Output,
   free: readonly StageCandidate[],
 ): StagedReplica {
   const isKnown = stages.every(({ node }) => free.some((each) => each.node.id === node));
   if (stages.length < 2 || !isKnown) {
     throw new AppError("server_error", `a worker planned ${stages.length} stages of ${spec.key}`);
   }
-  return { of: spec, parts: stages, sizes: { contextTokens, kvTokens, maxSequences } };
+  return { of: spec, parts: stages, shared };
 }

@@ -3,55 +3,74 @@ import { AppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { ModelPlan } from "@heddle/engines/shards/plan-model";
 import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
-import type { EnginePorts } from "../engine-ports.ts";
+import type { IndexedModel } from "@heddle/engines/shards/weights/stage-weights";
+import type { EnginePorts, PullState, StagePorts } from "../engine-ports.ts";
 
-/** A plan is refused where the weights are not there by then; they are pulled on. */
-const PULL_WAIT_MS = 3_000;
-/** Models whose weights are pulled for plans at a time. */
-const MAX_PULLS = 4;
+/** A plan is refused where the weights have not been read by then; they are read on. */
+const READ_WAIT_MS = 3_000;
+/** Models whose weights are read for plans at a time. */
+const MAX_READS = 4;
 
-/** Plans how models are divided between workers; for that it needs their weights. */
+/** The plan, and the digest that names the model's index. */
+export type IndexedPlan = ModelPlan & Pick<IndexedModel, "index">;
+
+interface Read {
+  readonly model: Promise<IndexedModel>;
+  progress: PullState;
+}
+
+/** Plans how models are divided between workers; for that it reads their weights once. */
 export class StagePlans {
   readonly #ports: EnginePorts;
   readonly #closing = new AbortController();
   /** By the weights. */
-  readonly #pulls = new Map<string, Promise<string>>();
+  readonly #reads = new Map<string, Read>();
 
   constructor(ports: EnginePorts) {
     this.#ports = ports;
   }
 
-  /** Rejects with `model_loading` while the weights are pulled. */
+  /** Rejects with `model_loading` while the weights are read. */
   async plan(
     weights: WeightsSpec,
     options: EngineOptions,
     workers: readonly ShardWorker[],
     maxStages: number,
-  ): Promise<ModelPlan> {
-    const { planStages } = this.#ports;
-    if (!planStages) throw new AppError("unavailable", "this worker's engines divide no model");
-    const late = delay(PULL_WAIT_MS, undefined, { ref: false });
-    const path = await Promise.race([this.#pulled(weights), late]);
-    if (path !== undefined) return planStages(path, options, workers, maxStages);
-    throw new AppError("model_loading", `${weights.key} is pulled, to divide it between workers`);
+  ): Promise<IndexedPlan> {
+    const { stages } = this.#ports;
+    if (!stages) throw new AppError("unavailable", "this worker's engines divide no model");
+    const read = this.#read(weights, stages);
+    const late = delay(READ_WAIT_MS, undefined, { ref: false });
+    const model = await Promise.race([read.model, late]);
+    if (model) {
+      const plan = await stages.plan(model, options, workers, maxStages);
+      return { ...plan, index: model.index };
+    }
+    const { pulledBytes, totalBytes } = read.progress;
+    const message = `${weights.key} is read to divide it between workers: ${pulledBytes} of ${totalBytes} bytes`;
+    throw new AppError("model_loading", message);
   }
 
   close(): void {
     this.#closing.abort();
   }
 
-  #pulled(weights: WeightsSpec): Promise<string> {
+  #read(weights: WeightsSpec, stages: StagePorts): Read {
     const key = JSON.stringify(weights);
-    const known = this.#pulls.get(key);
+    const known = this.#reads.get(key);
     if (known) return known;
-    if (this.#pulls.size >= MAX_PULLS) {
-      throw new AppError("overloaded", `${MAX_PULLS} models are pulled for plans already`);
+    if (this.#reads.size >= MAX_READS) {
+      throw new AppError("overloaded", `${MAX_READS} models are read for plans already`);
     }
-    const pull = this.#ports
-      .pullWeights(weights, { signal: this.#closing.signal, onProgress: () => undefined })
-      .finally(() => this.#pulls.delete(key));
-    pull.catch(() => undefined);
-    this.#pulls.set(key, pull);
-    return pull;
+    const onProgress = (progress: PullState) => {
+      read.progress = progress;
+    };
+    const model = stages
+      .index(weights, { signal: this.#closing.signal, onProgress })
+      .finally(() => this.#reads.delete(key));
+    model.catch(() => undefined);
+    const read: Read = { model, progress: { pulledBytes: 0, totalBytes: 0, source: "" } };
+    this.#reads.set(key, read);
+    return read;
   }
 }

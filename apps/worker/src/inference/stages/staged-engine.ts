@@ -1,15 +1,16 @@
-import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { retry } from "@heddle/base/async/retry";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { EngineOptions, LlamaDeployment } from "@heddle/contracts/engine";
 import type { ModelStage } from "@heddle/contracts/models/model-division";
+import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { BATCH_TOKENS } from "@heddle/engines/llama/engine-thread/batch";
 import { LIBRARY_RELEASE } from "@heddle/engines/llama/native/native-library";
 import { defaultThreads, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
+import { cutRuleOf } from "@heddle/engines/shards/cut-rules";
 import { StageEngine } from "@heddle/engines/shards/ring/stage-engine";
 import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
-import { stageFile } from "@heddle/engines/shards/stage-files";
+import { indexOfShard } from "@heddle/engines/shards/weights/stage-folder";
 import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
 
 type EngineStart = Omit<Parameters<EngineFactory>[0], "spec" | "modelPath">;
@@ -21,23 +22,21 @@ const REJOIN_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
 /**
  * Starts this worker's part of a model: the last stage as an engine that drives the others, or one of
- * the others. `modelPath` is the whole model, of which the stage's blocks are cut.
+ * the others. `path` is the file of its blocks.
  */
 export async function startStagedEngine(
   { stage, ...spec }: LlamaDeployment & { readonly stage: ModelStage },
-  modelPath: string,
-  cacheDirectory: string,
+  path: string,
   start: EngineStart,
 ): Promise<WorkerEngine> {
-  const file = await stageFile(modelPath, stage, join(cacheDirectory, "stages"));
   const { contextTokens, kvTokens, maxSequences } = stage;
   const sizes = { contextTokens, kvTokens, maxSequences };
-  const build = [LIBRARY_RELEASE, BATCH_TOKENS, file.model, ...Object.values(sizes)].join("/");
+  const build = [LIBRARY_RELEASE, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join("/");
   if (stage.peers.length > 0) {
     const options = { ...spec.options, ...sizes };
-    return startDriver({ options, stage, path: file.path, build }, start);
+    return startDriver({ options, stage, path, build }, start);
   }
-  const { path, rule } = file;
+  const rule = cutRuleOf(await readGguf(path));
   const threads = spec.options.threads ?? defaultThreads();
   const engine = await StageEngine.start({
     ...start,

@@ -42,7 +42,7 @@ afterAll(() => closeServer(bound.server, 0));
 function join(options: { name?: string; build?: string; deployment?: string } = {}) {
   const { name = "last", build = "one", deployment = "m#0" } = options;
   const peer = { node: "n", address: bound.address, deployment, from: 2, to: 4, memoryBytes: 0 };
-  const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1 };
+  const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
   const stage = { from: 4, to: 6, driver: name, peers: [peer], memoryBytes: 0, ...sizes };
   return joinPeers(stage, build, { clusterToken, node: { role: "worker", name } });
 }

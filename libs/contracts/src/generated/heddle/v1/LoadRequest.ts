@@ -4,8 +4,10 @@ import type { Deployment as _heddle_v1_Deployment, Deployment__Output as _heddle
 
 export interface LoadRequest {
   'deployment'?: (_heddle_v1_Deployment | null);
+  'holders'?: (string)[];
 }
 
 export interface LoadRequest__Output {
   'deployment': (_heddle_v1_Deployment__Output | null);
+  'holders': (string)[];
 }

@@ -12,6 +12,7 @@ export interface Stage {
   'contextTokens'?: (number);
   'kvTokens'?: (number);
   'maxSequences'?: (number);
+  'index'?: (string);
 }
 
 export interface Stage__Output {
@@ -23,4 +24,5 @@ export interface Stage__Output {
   'contextTokens': (number);
   'kvTokens': (number);
   'maxSequences': (number);
+  'index': (string);
 }

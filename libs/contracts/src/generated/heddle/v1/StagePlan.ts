@@ -7,6 +7,7 @@ export interface StagePlan {
   'contextTokens'?: (number);
   'kvTokens'?: (number);
   'maxSequences'?: (number);
+  'index'?: (string);
 }
 
 export interface StagePlan__Output {
@@ -14,4 +15,5 @@ export interface StagePlan__Output {
   'contextTokens': (number);
   'kvTokens': (number);
   'maxSequences': (number);
+  'index': (string);
 }
