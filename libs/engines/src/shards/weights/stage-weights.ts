@@ -168,6 +168,7 @@ class StageFetch {
   readonly #spec: WeightsSpec;
   readonly #folder: StageFolder;
   readonly #options: StageWeightsOptions;
+  readonly #failures = new Map<RangeSource, Failure>();
 
   constructor(spec: WeightsSpec, folder: StageFolder, options: StageWeightsOptions) {
     this.#spec = spec;
@@ -287,7 +288,9 @@ class StageFetch {
   ): Promise<void> {
     const { signal, onProgress, onFault } = this.#options;
     const limits = { ...DEFAULT_PULL_LIMITS, ...this.#options.limits };
-    const how = { pieces, limits, signal, ...(onProgress && { onProgress }) };
+    // Of the header, which alone is no tensor, there is none.
+    const progress = pieces.length > 1 && onProgress && { onProgress };
+    const how = { pieces, failures: this.#failures, limits, signal, ...progress };
     const left = await fetchPieces(file, { ...how, sources, ...(onFault && { onFault }) }, first);
     if (!left) return;
     const failures: Failure[] = left.failures.filter((each) => !givesWhole(each));

@@ -20,8 +20,10 @@ export interface WantedPiece {
 
 export interface PieceFetch {
   readonly pieces: readonly WantedPiece[];
-  /** Tried in order for each run of pieces; one that gave wrong bytes is not asked again. */
+  /** Tried in order for each run of pieces. */
   readonly sources: readonly RangeSource[];
+  /** Those that have failed, which are not asked again; more are added. */
+  readonly failures: Map<RangeSource, Failure>;
   readonly limits: PullLimits;
   readonly signal: AbortSignal;
   onProgress?(fetchedBytes: number, totalBytes: number, source: string): void;
@@ -61,8 +63,7 @@ export async function fetchPieces(
   fetch: PieceFetch,
   first = 0,
 ): Promise<{ readonly failures: readonly Failure[] } | undefined> {
-  const { pieces, signal } = fetch;
-  const failures = new Map<RangeSource, Failure>();
+  const { pieces, signal, failures } = fetch;
   const totalBytes = sum(pieces);
   let doneBytes = sum(pieces.slice(0, first));
   for (let at = first; at < pieces.length; ) {

@@ -57,7 +57,9 @@ export async function pullWhole(
     return await pullWeights(spec, options);
   } catch (error) {
     options.signal.throwIfAborted();
-    failures.push({ source: spec.sources.join(), reason: reasonOf(error), error });
+    // Of the one source.
+    const { cause = error } = error as Error;
+    failures.push({ source: spec.sources.join(), reason: reasonOf(cause), error: cause });
     return undefined;
   }
 }
