@@ -1,15 +1,24 @@
-// holds: shard-join
+// holds: shard-join, shard-ranges
 
 import "reflect-metadata";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { AppError } from "@heddle/base/errors";
+import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
+import { indexedModel, stageWeights } from "@heddle/engines/shards/weights/stage-weights";
+import { AbsentRange } from "@heddle/engines/weights/ranges/range-source";
 import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ENGINES } from "../engine-ports.ts";
+import { llamaPorts } from "../llama-ports.ts";
 import { ReplicaSet } from "../replica-set.ts";
 import { joinPeers } from "./join-peers.ts";
+import { weightsPeer } from "./peer-weights.ts";
 import { StagesController } from "./stages.controller.ts";
 
 class StagesModule {}
@@ -26,20 +35,27 @@ const replicas = {
     return { driver: "last", host: echo };
   },
 };
+const cache = mkdtempSync(join(tmpdir(), "heddle-stages-"));
 let bound: Awaited<ReturnType<typeof bindServer>>;
 
 beforeAll(async () => {
   const credentials = { clusterToken, node: { role: "worker", name: "first" } as const };
   bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
-  const providers = [{ provide: ReplicaSet, useValue: replicas }];
+  const providers = [
+    { provide: ReplicaSet, useValue: replicas },
+    { provide: ENGINES, useValue: llamaPorts({ cacheDirectory: cache, allowedHosts: [] }) },
+  ];
   await serveControllers(
     { module: StagesModule, controllers: [StagesController], providers },
     bound.server,
   );
 });
-afterAll(() => closeServer(bound.server, 0));
+afterAll(async () => {
+  await closeServer(bound.server, 0);
+  rmSync(cache, { recursive: true });
+});
 
-function join(options: { name?: string; build?: string; deployment?: string } = {}) {
+function joinFirst(options: { name?: string; build?: string; deployment?: string } = {}) {
   const { name = "last", build = "one", deployment = "m#0" } = options;
   const peer = { node: "n", address: bound.address, deployment, from: 2, to: 4, memoryBytes: 0 };
   const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
@@ -48,7 +64,7 @@ function join(options: { name?: string; build?: string; deployment?: string } = 
 }
 
 test("stages: bytes go both ways, also more than what is buffered", async () => {
-  const [frames] = await join();
+  const [frames] = await joinFirst();
   const sent = randomBytes(9 * 2 ** 20);
   const got: Buffer[] = [];
   frames!.on("data", (bytes: Buffer) => got.push(bytes));
@@ -60,13 +76,40 @@ test("stages: bytes go both ways, also more than what is buffered", async () => 
 
 test("stages: only the worker with the last stage may join, with the same build", async () => {
   const prefix = `the stage of blocks 2 to 3 at ${bound.address}: `;
-  await expect(join({ name: "stranger" })).rejects.toMatchObject({
+  await expect(joinFirst({ name: "stranger" })).rejects.toMatchObject({
     code: "permission_denied",
     message: `${prefix}last drives this stage, and not stranger`,
   });
-  await expect(join({ build: "two" })).rejects.toMatchObject({ code: "precondition_failed" });
-  await expect(join({ deployment: "m#1" })).rejects.toMatchObject({
+  await expect(joinFirst({ build: "two" })).rejects.toMatchObject({ code: "precondition_failed" });
+  await expect(joinFirst({ deployment: "m#1" })).rejects.toMatchObject({
     code: "model_loading",
     message: `${prefix}this worker has no stage m#1 yet`,
   });
+});
+
+test("stages: a worker gets its blocks from another worker, which it verifies", async () => {
+  const file = join(cache, "six.gguf");
+  await writeTinyModel(file, { blocks: 6 });
+  const local = { key: "six", file: "six.gguf", sources: [`file://${file}`] };
+  const signal = AbortSignal.timeout(20_000);
+  const { index } = await indexedModel(local, { cacheDirectory: cache, signal });
+  const node = { role: "worker", name: "last" } as const;
+  const peer = weightsPeer(bound.address, { clusterToken, node });
+  const elsewhere = { ...local, sources: ["file:///nowhere/six.gguf"] };
+  const range = { from: 2, to: 4, index };
+  const other = join(cache, "other");
+  const options = { cacheDirectory: other, signal, peers: [peer] };
+  const got = readFileSync(await stageWeights(elsewhere, range, options));
+  const cut = readFileSync(await stageWeights(local, range, { cacheDirectory: cache, signal }));
+  expect(got.equals(cut)).toBe(true);
+  await expect(peer.index("0".repeat(64), signal)).rejects.toBeInstanceOf(AbsentRange);
+  const alone = stageWeights(elsewhere, range, { cacheDirectory: join(cache, "none"), signal });
+  await expect(alone).rejects.toMatchObject({ code: "model_failed" });
+});
+
+test("stages: only workers read weights of each other", async () => {
+  const node = { role: "parameter-server", name: "other" } as const;
+  const peer = weightsPeer(bound.address, { clusterToken, node });
+  const index = peer.index("0".repeat(64), AbortSignal.timeout(10_000));
+  await expect(index).rejects.toThrow(/is for/);
 });
