@@ -5,7 +5,7 @@ import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import type { CuttableModel } from "@heddle/engines/shards/cut-rules";
 import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
 import { cutShard } from "@heddle/engines/shards/shard-cut";
-import { writeShard } from "@heddle/engines/shards/shard-file";
+import { writeShard } from "@heddle/engines/shards/testing/write-shard";
 import { evenPlan } from "./pipeline.ts";
 
 const PROMPT_TOKENS = 32;

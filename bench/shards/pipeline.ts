@@ -5,8 +5,8 @@ import { Worker } from "node:worker_threads";
 import type { CuttableModel } from "@heddle/engines/shards/cut-rules";
 import { type PlannedStage, planStages } from "@heddle/engines/shards/plan-stages";
 import { cutShard } from "@heddle/engines/shards/shard-cut";
-import { writeShard } from "@heddle/engines/shards/shard-file";
 import type { StageOptions, StageRow } from "@heddle/engines/shards/stage-model";
+import { writeShard } from "@heddle/engines/shards/testing/write-shard";
 import type { StageResult, StageWork } from "./stage-thread.ts";
 
 /** Tokens of each sequence before the measurement. */

@@ -33,7 +33,7 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.WorkerModels/PlanStages": ["master"],
   // The service checks that the worker drives the stage.
   "/heddle.v1.WorkerStages/Join": ["worker"],
-  // Whoever reads knows the digest of the model's index, which its master gave it.
+  // The caller knows the digest of the model's index from its master.
   "/heddle.v1.WorkerStages/ReadWeights": ["worker"],
   "/heddle.v1.WorkerInference/Session": ["master"],
   "/heddle.v1.WorkerTasks/Session": ["master"],

@@ -4,13 +4,19 @@ import { type DynamicModule, Module } from "@nestjs/common";
 import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
 import { WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
-import { ENGINES, type EnginePorts, type PeerStages, type PullHow, type StagePorts } from "./engine-ports.ts";
+import {
+  ENGINES,
+  type EnginePorts,
+  type PeerStages,
+  type PullHow,
+  type StagePorts,
+} from "./engine-ports.ts";
 import { InferenceController } from "./inference.controller.ts";
 import { ReplicaSet } from "./replica-set.ts";
 import { ReplicasController } from "./replicas.controller.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
-import { weightsPeer } from "./stages/peer-weights.ts";
 import { joinPeers as joinStagePeers } from "./stages/join-peers.ts";
+import { weightsPeer } from "./stages/peer-weights.ts";
 import { StagesController } from "./stages/stages.controller.ts";
 
 @Module({})

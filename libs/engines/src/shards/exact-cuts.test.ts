@@ -7,9 +7,9 @@ import { afterAll, expect, test } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
 import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
 import { cutShard } from "./shard-cut.ts";
-import { writeShard } from "./shard-file.ts";
 import { openStageLibrary, StageModel, type StageRow } from "./stage-model.ts";
 import { ARCHITECTURE_NAMES, writeRandomModel } from "./testing/random-architectures.ts";
+import { writeShard } from "./testing/write-shard.ts";
 
 // Random models, cut at every block where they may be, compared with the whole on the CPU.
 

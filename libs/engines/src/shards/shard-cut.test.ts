@@ -6,8 +6,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
 import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
 import { type BlockRange, cutShard } from "./shard-cut.ts";
-import { writeShard } from "./shard-file.ts";
 import { BLOCKS, writeRandomModel } from "./testing/random-architectures.ts";
+import { writeShard } from "./testing/write-shard.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-cut-"));
 const path = join(folder, "model.gguf");

@@ -198,7 +198,10 @@ async function pullFirst(
 }
 
 /** The failure of all sources. */
-export function noSource({ key, file, sha256 }: WeightsSpec, failures: readonly Failure[]): AppError {
+export function noSource(
+  { key, file, sha256 }: WeightsSpec,
+  failures: readonly Failure[],
+): AppError {
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
   const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
   const byHand =

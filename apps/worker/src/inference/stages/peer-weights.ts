@@ -3,7 +3,11 @@ import type { WeightsRange } from "@heddle/contracts/generated/heddle/v1/Weights
 import type { WeightsPeer } from "@heddle/engines/shards/weights/stage-weights";
 import { AbsentRange } from "@heddle/engines/weights/ranges/range-source";
 import { MAX_INDEX_BYTES } from "@heddle/engines/weights/ranges/tensor-index";
-import { PermanentFault, SourceFault, UnreachableFault } from "@heddle/engines/weights/source-fault";
+import {
+  PermanentFault,
+  SourceFault,
+  UnreachableFault,
+} from "@heddle/engines/weights/source-fault";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { readWeightsMethod } from "@heddle/rpc/proto";

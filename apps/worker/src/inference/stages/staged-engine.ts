@@ -31,7 +31,9 @@ export async function startStagedEngine(
 ): Promise<WorkerEngine> {
   const { contextTokens, kvTokens, maxSequences } = stage;
   const sizes = { contextTokens, kvTokens, maxSequences };
-  const build = [LIBRARY_RELEASE, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join("/");
+  const build = [LIBRARY_RELEASE, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join(
+    "/",
+  );
   if (stage.peers.length > 0) {
     const options = { ...spec.options, ...sizes };
     return startDriver({ options, stage, path, build }, start);

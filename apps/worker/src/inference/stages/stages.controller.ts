@@ -62,7 +62,8 @@ export class StagesController {
     }
     this.#reads += 1;
     try {
-      const range = bytes === 0 ? textOf(this.#stages, index) : this.#stages.heldRange(index, offset, bytes);
+      const range =
+        bytes === 0 ? textOf(this.#stages, index) : this.#stages.heldRange(index, offset, bytes);
       await writeAll(call, messagesOf(range));
     } finally {
       this.#reads -= 1;

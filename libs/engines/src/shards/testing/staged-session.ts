@@ -9,7 +9,7 @@ import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
 import { cuttableModel } from "../cut-rules.ts";
 import { cutShard } from "../shard-cut.ts";
-import { writeShard } from "../shard-file.ts";
+import { writeShard } from "./write-shard.ts";
 
 const BLOCKS = 6;
 /** Of every cache: fewer than four slots, so that the whole model's is one pool too. */

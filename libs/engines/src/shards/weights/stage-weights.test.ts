@@ -19,8 +19,8 @@ import { encodeIndex, IndexPass, indexDigest } from "../../weights/ranges/tensor
 import { reasonOf } from "../../weights/source-fault.ts";
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard } from "../shard-cut.ts";
-import { writeShard } from "../shard-file.ts";
 import { BLOCKS, writeRandomModel } from "../testing/random-architectures.ts";
+import { writeShard } from "../testing/write-shard.ts";
 import { HeldWeights } from "./held-weights.ts";
 import {
   indexedModel,
@@ -76,7 +76,7 @@ afterEach(() => server.closeAllConnections());
 
 interface Serving {
   readonly body?: Buffer;
-  /** The connection breaks after so many bytes. */
+  /** The connection breaks after this many bytes. */
   readonly most?: number;
 }
 
@@ -224,7 +224,7 @@ test("stage weights: broken connections are resumed at the byte", async () => {
   expect(sent).toBeLessThan(cutShard(model, MIDDLE).sourceBytes + 4_096);
 });
 
-test("stage weights: a later fetch goes on from the pieces that are there", async () => {
+test("stage weights: a later fetch continues from the pieces that are there", async () => {
   const peers = [await peerWith()];
   const stop = new AbortController();
   const aborted = stage(MIDDLE, [HUB], {
@@ -248,7 +248,7 @@ function damaged(): Buffer {
   return body;
 }
 
-test("stage weights: wrong bytes are refused, and the next source goes on", async () => {
+test("stage weights: wrong bytes are refused, and the next source continues", async () => {
   const peers = [await peerWith()];
   const body = damaged();
   handler = (request, response) =>

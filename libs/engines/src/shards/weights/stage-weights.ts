@@ -143,11 +143,11 @@ async function identityOf({ sha256, sources }: WeightsSpec): Promise<string> {
 }
 
 /**
- * The path of the shard with these blocks, of the model that the index names: fetched where it is not
- * here yet, piece by piece, from what this machine has, its file:// sources, its peers and the other
- * sources, in this order. Each piece has its digest before the file appears. What was fetched stays
- * on failure and on abort, and a later call goes on from it. Rejects as pullWeights does. With `index`
- * empty the index is found first.
+ * The path of the shard with these blocks, of the model that the index names. It is fetched where it
+ * is not here yet: from this machine, its file:// sources, its peers and the other sources, in this
+ * order. Each piece has its digest before the file appears. What was fetched stays on failure and on
+ * abort, and a later call continues from it. Rejects as pullWeights does. With `index` empty the index
+ * is found first.
  */
 export async function stageWeights(
   spec: WeightsSpec,
@@ -228,7 +228,10 @@ class StageFetch {
       ...(cached === undefined ? [] : [fileRanges(cached, "this worker's cache")]),
       ...ranges(true),
       ...peers.map(({ name, ...peer }): RangeSource => {
-        return { name, read: (offset, bytes, signal) => peer.read(digest, { offset, bytes }, signal) };
+        return {
+          name,
+          read: (offset, bytes, signal) => peer.read(digest, { offset, bytes }, signal),
+        };
       }),
       ...ranges(false),
     ];
@@ -301,7 +304,11 @@ class StageFetch {
       const path = await pullWhole(spec, this.#options, failures);
       if (path === undefined) continue;
       const there = await piecesThere(file, pieces, signal);
-      const own = await fetchPieces(file, { ...how, sources: [fileRanges(path, ranges.name)] }, there);
+      const own = await fetchPieces(
+        file,
+        { ...how, sources: [fileRanges(path, ranges.name)] },
+        there,
+      );
       if (!own) return;
       failures.push(...own.failures);
     }

@@ -54,7 +54,7 @@ export async function piecesThere(
 
 /**
  * Writes the pieces from the given one on, each with its digest. Where a source breaks off or gives
- * wrong bytes, the next one goes on from the piece at which that was found. Resolves with the
+ * wrong bytes, the next one continues from the piece at which that was found. Resolves with the
  * sources that failed where none is left for a piece, and with undefined when all are written.
  * Throws `unavailable` where the disk takes no more.
  */

@@ -1,6 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
-import { PermanentFault, reasonOf } from "../source-fault.ts";
 import { openRegular } from "../regular-file.ts";
+import { PermanentFault, reasonOf } from "../source-fault.ts";
 import { AbsentRange, type RangeSource } from "./range-source.ts";
 
 const CHUNK_BYTES = 1024 * 1024;

@@ -26,7 +26,10 @@ export interface IndexedWeights extends IndexedFile {
  * else from the first source that gives a file with the right digest. What comes from elsewhere is
  * not kept, but where the source gives whole files only. Rejects as pullWeights does.
  */
-export async function indexWeights(spec: WeightsSpec, options: PullOptions): Promise<IndexedWeights> {
+export async function indexWeights(
+  spec: WeightsSpec,
+  options: PullOptions,
+): Promise<IndexedWeights> {
   const cached = await cachedWeights(spec, options);
   if (cached !== undefined) return await passOverFile(cached, spec, options);
   const failures: Failure[] = [];

@@ -13,8 +13,8 @@ export interface IndexedPiece {
 }
 
 /**
- * What the parts of a model's file are. Its own digest names the content, so that whoever has the
- * index can verify each part without the rest of the file.
+ * What the parts of a model's file are. Its own digest names the content: with the index, each part
+ * is verified without the rest of the file.
  */
 export interface TensorIndex {
   /** Of the whole file. */
@@ -106,8 +106,8 @@ function placesOf(file: GgufFile): Pick<IndexedPiece, "offset" | "bytes">[] {
 }
 
 /**
- * Hashes a whole file and each of its pieces while its bytes pass, so that a file of any size is
- * verified in one read and without a copy. `end` throws where the file is cut off or not GGUF.
+ * Hashes a whole file and each of its pieces while its bytes pass: it is verified in one read, without
+ * a copy. `end` throws where the file is cut off or not GGUF.
  */
 export class IndexPass {
   readonly #sizeBytes: number;

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { open, rename, rm } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
-import { writeAt } from "../weights/write-at.ts";
-import type { ShardCut } from "./shard-cut.ts";
+import { writeAt } from "../../weights/write-at.ts";
+import type { ShardCut } from "../shard-cut.ts";
 
 /** Reads a range of the model's file, in pieces. */
 export type ReadRange = (offset: number, bytes: number) => AsyncIterable<Uint8Array>;
