@@ -41,7 +41,6 @@ const FOR_TESTS = new Set([
   "apps/trainer/src/run/code-version.ts: codeDigest",
   "libs/control/src/jobs/records/lifecycle.ts: MAX_LOSSES",
   "libs/event-store/src/export/tile-files.ts: tileFiles",
-  "libs/engines/src/gguf/gguf-reader.ts: parseGguf",
   "libs/engines/src/gguf/tensor-encoding.ts: halfBits",
   "libs/engines/src/llama/parent/llama-engine.ts: LlamaEngine",
   "libs/engines/src/llama/sampling/logprobs.ts: topTokens",
