@@ -106,6 +106,14 @@ function addStateFiles(cluster: Command, lazy: Lazy): void {
     .option("--stale", "read the local state of the master, even without a leader")
     .action(lazy(async () => (await import("./commands/cluster/cluster-backup.ts")).backupCluster));
   cluster
+    .command("state")
+    .description("show the state at a position of the log that the master still keeps")
+    .requiredOption("--at <position>", "position, as `applied` of heddle cluster status")
+    .option("--collection <name>", "what to list: keys, roles, settings, projects, jobs and others")
+    .option("--limit <n>", "maximum number of items")
+    .option("--after <id>", "the item before the first")
+    .action(lazy(async () => (await import("./commands/cluster/cluster-state.ts")).showPastState));
+  cluster
     .command("restore")
     .description("restore a backup as a new cluster of one master")
     .argument("<file>", "backup file")

@@ -40,7 +40,9 @@ function addSubmission(jobs: Command, lazy: Lazy): void {
     .action(lazy(async () => (await import("./commands/jobs/job-submit.ts")).submitJobCommand));
   addSpecFlags(
     jobs.command("explain").description("explain why a job waits, or whether a spec could start"),
-  ).action(lazy(async () => (await import("./commands/jobs/job-explain.ts")).explainJob));
+  )
+    .option("--at <position>", "replay the decision with the state at a position of the log")
+    .action(lazy(async () => (await import("./commands/jobs/job-explain.ts")).explainJob));
 }
 
 function addReaders(jobs: Command, lazy: Lazy): void {

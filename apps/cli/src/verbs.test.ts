@@ -107,6 +107,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "cluster transfer": ["x"],
   "cluster snapshot": [],
   "cluster backup": [],
+  "cluster state": ["--at", "1"],
 };
 /** Those that ask no cluster, or ask it without a key. */
 const WITHOUT_CLUSTER = [

@@ -20,6 +20,8 @@ import {
 } from "./wal-recovery.ts";
 import { type PreparedSegment, WalSegments } from "./wal-segments.ts";
 
+const SEGMENT_BYTES = 64 * 2 ** 20;
+
 export interface WalOptions {
   readonly files: StorageFiles;
   readonly directory: string;
@@ -89,11 +91,11 @@ export class WriteAheadLog {
    * with `conflict` on another node's files; a torn last write is truncated and reported.
    */
   static async open(options: WalOptions): Promise<{ log: WriteAheadLog; recovered: RecoveredLog }> {
-    const full = { segmentBytes: 64 * 2 ** 20, maxPendingBytes: 256 * 2 ** 20, ...options };
+    const full = { segmentBytes: SEGMENT_BYTES, maxPendingBytes: 256 * 2 ** 20, ...options };
     const { files, directory } = full;
     await files.makeDirectory(directory);
     const reader = new WalReader(full.owner, full.segmentBytes);
-    const names = (await files.list(directory)).filter((name) => /^wal-\d{16}\.log$/.test(name));
+    const names = await segmentNames(files, directory);
     reader.read(await Promise.all(names.map((name) => readSegment(files, directory, name))));
     const { recovered, indexes } = reader;
     const position = reader.position ?? { sequence: -1, offset: 0, previousCrc: 0, group: 0 };
@@ -339,8 +341,31 @@ function groupBytes(records: readonly WalRecord[]): number {
   return records.reduce((sum, record) => sum + recordBytes(record), 0);
 }
 
-async function readSegment(files: StorageFiles, directory: string, name: string) {
-  const file = await files.open(`${directory}/${name}`, "buffered");
+/**
+ * What a log holds that another thread may be writing: nothing is opened for writing, or removed. Its
+ * end may be missing, and all of it where segments were replaced meanwhile.
+ */
+export async function readWal(
+  options: Pick<WalOptions, "files" | "directory" | "owner" | "segmentBytes">,
+): Promise<RecoveredLog> {
+  const { files, directory, owner, segmentBytes = SEGMENT_BYTES } = options;
+  const reader = new WalReader(owner, segmentBytes);
+  const names = await segmentNames(files, directory);
+  reader.read(await Promise.all(names.map((name) => readSegment(files, directory, name, "read"))));
+  return reader.recovered;
+}
+
+async function segmentNames(files: StorageFiles, directory: string): Promise<string[]> {
+  return (await files.list(directory)).filter((name) => /^wal-\d{16}\.log$/.test(name));
+}
+
+async function readSegment(
+  files: StorageFiles,
+  directory: string,
+  name: string,
+  mode: "buffered" | "read" = "buffered",
+) {
+  const file = await files.open(`${directory}/${name}`, mode);
   try {
     const read = await file.read(await file.size(), 0);
     const bytes = Buffer.from(read.buffer, read.byteOffset, read.byteLength);

@@ -1,4 +1,5 @@
 import { Module } from "@nestjs/common";
+import { PastStates } from "../history/past-states.ts";
 import { HttpModule } from "../http/http.module.ts";
 import { MetricsModule } from "../metrics/metrics.module.ts";
 import { ModelsModule } from "../models/models.module.ts";
@@ -16,6 +17,7 @@ import { ClusterController } from "./cluster/cluster.controller.ts";
 import { HealthController } from "./cluster/health.controller.ts";
 import { JoinTokensController } from "./cluster/join-tokens.controller.ts";
 import { MastersController } from "./cluster/masters.controller.ts";
+import { PastStatesController } from "./cluster/past-states.controller.ts";
 import { SettingsController } from "./cluster/settings.controller.ts";
 import { WorkersController } from "./cluster/workers.controller.ts";
 import { ClientEventsController } from "./events/client-events.controller.ts";
@@ -79,6 +81,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     BackupController,
     ClusterController,
     MastersController,
+    PastStatesController,
     SettingsController,
     PluginsController,
     JoinTokensController,
@@ -89,6 +92,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     ApiDescription,
     EventWatch,
     ModelPulls,
+    PastStates,
     PluginConfigs,
     StateChanges,
     JobList,

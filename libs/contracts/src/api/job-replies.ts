@@ -147,7 +147,7 @@ export type JobBlocker = DataOf<typeof jobBlockerSchema>;
 
 const scalar = z.union([z.string(), z.number(), z.boolean()]);
 
-const jobExplanationSchema = z
+export const jobExplanationSchema = z
   .object({
     blockers: z.array(jobBlockerSchema),
     nodes: z.object({

@@ -10,6 +10,7 @@ import { eventLogOperations } from "./events/log.ts";
 import { webhookOperations } from "./events/webhooks.ts";
 import { eventOperations } from "./events.ts";
 import { healthOperations } from "./health.ts";
+import { historyOperations } from "./history/state.ts";
 import { batchOperations } from "./inference/batches.ts";
 import { fileOperations } from "./inference/files.ts";
 import { messageOperations } from "./inference/messages.ts";
@@ -62,6 +63,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   limits: limitOperations,
   usage: usageOperations,
   cluster: clusterOperations,
+  history: historyOperations,
   plugins: pluginOperations,
   settings: settingOperations,
   health: healthOperations,

@@ -3,6 +3,7 @@ import type { JobBlocker, JobExplanation } from "@heddle/contracts/api/job-repli
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";
 import { type CommandContext, commandContext } from "../../command-context.ts";
+import { wholeNumberOf } from "../../number-flags.ts";
 import { printRecord, printRows } from "../../output/rows.ts";
 import type { Terminal } from "../../output/terminal.ts";
 import { resolveJobId } from "./job-id.ts";
@@ -15,6 +16,8 @@ export async function explainJob(command: Command): Promise<number> {
   const context = commandContext(command);
   if (isSpec(given)) return explainDryRun(context, await readJobSpec(command), given);
   const { heddle, data, messages, format } = context;
+  const { at } = command.opts<{ readonly at?: string }>();
+  if (at !== undefined) return explainPast(context, given, wholeNumberOf("--at", at));
   const job = await heddle.jobs.get(await resolveJobId(heddle, given));
   if (format !== "table" && format !== "wide") {
     printRecord(job.explanation, job.id, format, data);
@@ -24,6 +27,30 @@ export async function explainJob(command: Command): Promise<number> {
   } else {
     messages.write(`${job.name} is ${job.state}: it does not wait\n`);
   }
+  return 0;
+}
+
+/** What the scheduler decides of a job with the state at a position of the log. */
+async function explainPast(
+  { heddle, data, format }: CommandContext,
+  job: string,
+  at: number,
+): Promise<number> {
+  const decision = await heddle.cluster.decision(job, { at });
+  if (format !== "table" && format !== "wide") {
+    printRecord(decision, decision.job, format, data);
+    return 0;
+  }
+  const { verdict, inputs, explanation, placement, time, state } = decision;
+  data.write(`${decision.job} at ${at} (${time}): ${state}, ${verdict}\n`);
+  const place = inputs.position === null ? "not in the queue" : `place ${inputs.position}`;
+  data.write(
+    `  with ${inputs.ready_nodes} of ${inputs.nodes} nodes ready and ${inputs.queued} in the queue: ${place}\n`,
+  );
+  for (const { rank, node, devices } of placement) {
+    data.write(`  rank ${rank} on ${node}${devices.length ? ` GPUs ${devices.join(",")}` : ""}\n`);
+  }
+  if (explanation) writeBlockers(explanation, data);
   return 0;
 }
 

@@ -130,6 +130,11 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     ({ cluster }) => cluster.createJoinToken({ role: "worker", name: "w" }),
   ],
   "cluster.backup": ["GET /api/v1/cluster/backup", ({ cluster }) => cluster.backup()],
+  "cluster.state": ["GET /api/v1/cluster/state", ({ cluster }) => cluster.state({ at: 1 })],
+  "cluster.decision": [
+    "GET /api/v1/cluster/state/jobs/:id/decision",
+    ({ cluster }) => cluster.decision("a b", { at: 1 }),
+  ],
   "cluster.endpoints": ["GET /api/v1/endpoints", ({ cluster }) => cluster.endpoints()],
   "cluster.openapi": ["GET /api/v1/openapi.json", ({ cluster }) => cluster.openapi()],
   "models.list": ["GET /api/v1/models", ({ models }) => models.list()],

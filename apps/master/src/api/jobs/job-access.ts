@@ -8,6 +8,15 @@ import {
   seesJobsOf,
 } from "../../http/identity/caller.ts";
 
+/** States in which a job waits for a place and can be explained. */
+export const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
+  "accepted",
+  "pending",
+  "preempted",
+  "retrying",
+  "recovering",
+]);
+
 type JobPermission = (typeof JOB_PERMISSIONS)[number];
 
 /**

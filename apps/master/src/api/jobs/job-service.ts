@@ -19,7 +19,7 @@ import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
 import { Scheduling } from "../../orchestration/scheduling/scheduling.ts";
-import { jobOfCaller, noJob } from "./job-access.ts";
+import { jobOfCaller, noJob, WAITING } from "./job-access.ts";
 import { JobAdmission } from "./job-admission.ts";
 import { viewWholeJob } from "./job-view.ts";
 import { PluginConfigs } from "./plugin-configs.ts";
@@ -34,15 +34,6 @@ import {
 
 /** In place of a value that the reader may not see. */
 const MASKED = "***";
-
-/** States in which a job waits for a place and can be explained. */
-const WAITING: ReadonlySet<JobRecord["state"]> = new Set([
-  "accepted",
-  "pending",
-  "preempted",
-  "retrying",
-  "recovering",
-]);
 
 /** What checks jobs for plugins: schemas of algorithms, and rules. */
 export class JobChecks {

@@ -2,9 +2,8 @@ import { AppError } from "@heddle/base/errors";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { type Project, projectOperations } from "@heddle/contracts/api/projects";
 import { type Queue, queueOperations } from "@heddle/contracts/api/queues";
-import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { SetProjectCommand } from "@heddle/control/jobs/records/commands";
-import type { ProjectRecord, QueueRecord } from "@heddle/control/jobs/records/records";
+import type { QueueRecord } from "@heddle/control/jobs/records/records";
 import { DEFAULT_SETTINGS } from "@heddle/scheduler/model";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -15,6 +14,7 @@ import { requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { pageOf } from "../keys/page.ts";
+import { viewProject } from "./project-view.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };
 
@@ -108,26 +108,4 @@ function requestedProject(name: string, request: CallerRequest): SetProjectComma
   const gpuMilli = gpus === undefined ? undefined : Math.round(gpus * 1_000);
   const limits = { gpuMilli, gpuHours, queueLength };
   return { type: "project.set", atMs: Date.now(), name, weight, quota: limits };
-}
-
-function viewProject({ name, weight, quota, usage }: ProjectRecord, nowMs: number): Project {
-  const now = usageAt(usage, nowMs);
-  return {
-    id: name,
-    object: "project",
-    name,
-    weight,
-    quota: {
-      gpu_count: quota.gpuMilli === undefined ? null : quota.gpuMilli / 1_000,
-      gpu_hours: quota.gpuHours ?? null,
-      queue_length: quota.queueLength ?? null,
-    },
-    usage: {
-      gpus: now.heldGpuMilli / 1_000,
-      cpu_cores: now.heldCpuMilli / 1_000,
-      memory_mib: now.heldMemoryMib,
-      gpu_hours: now.windowGpuMilliMs / 3.6e9,
-      window_start: new Date(now.windowStartMs).toISOString(),
-    },
-  };
 }

@@ -21,10 +21,9 @@ import { withDecisive } from "@heddle/scheduler/explain/satisfiability";
 import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { entryKey, isSameEntry, type PlanEntry } from "@heddle/scheduler/plan-entry";
 import { decideInSteps } from "@heddle/scheduler/schedule";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { WaitingExplanation } from "./explanation-view.ts";
 import type { CachedPlan, PlanCache } from "./plan-cache.ts";
-import type { SchedulerCache } from "./scheduler-cache.ts";
+import type { ScheduledState, SchedulerCache } from "./scheduler-cache.ts";
 
 /** Explanations kept; each costs some scheduling cycles. */
 const MAX_EXPLAINED = 256;
@@ -53,13 +52,13 @@ export interface Trial {
 
 /** Explains why jobs wait, under the latest plan, and tries out jobs that are not submitted. */
 export class JobExplainer {
-  readonly #control: ControlPlane;
+  readonly #control: ScheduledState;
   readonly #cache: SchedulerCache;
   readonly #plans: PlanCache;
   /** By job id, the latest last. */
   readonly #explained = new Map<string, CachedExplanation>();
 
-  constructor(control: ControlPlane, cache: SchedulerCache, plans: PlanCache) {
+  constructor(control: ScheduledState, cache: SchedulerCache, plans: PlanCache) {
     this.#control = control;
     this.#cache = cache;
     this.#plans = plans;
@@ -83,7 +82,7 @@ export class JobExplainer {
     const of = `${job.changedIndex} ${job.liveTasks} ${lost}`;
     const known = this.#explained.get(job.id);
     const isSame = known?.of === of;
-    if (isSame && Date.now() < known.freshUntilMs) return known.explanation;
+    if (isSame && this.#cache.nowMs() < known.freshUntilMs) return known.explanation;
     const latest = yield* this.#plans.latest(job.changedIndex);
     const isLeft = job.state === "recovering" ? lost > 0 : job.liveTasks > 0;
     // While tasks are left the explanation depends on nodes, which can change without a new plan.
@@ -100,7 +99,7 @@ export class JobExplainer {
       explanation: made,
       of,
       planNumber: latest.number,
-      freshUntilMs: Date.now() + keptMs,
+      freshUntilMs: this.#cache.nowMs() + keptMs,
     });
     return made;
   }
@@ -119,7 +118,7 @@ export class JobExplainer {
 
   *#explainWaiting(job: JobRecord, latest: CachedPlan): Steps<WaitingExplanation | undefined> {
     const entry = waitingEntry(job);
-    const snapshot = this.#cache.snapshot(Date.now());
+    const snapshot = this.#cache.snapshot(this.#cache.nowMs());
     const queued =
       snapshot.queue.find((each) => isSameEntry(each.entry, entry)) ?? this.#queuedAs(job);
     if (!queued) return undefined;
@@ -143,7 +142,7 @@ export class JobExplainer {
     const lost = this.#tasks(job, "lost");
     const leaving = job.state === "recovering" ? 0 : job.liveTasks - lost;
     const notBeforeMs = Math.max(job.notBeforeMs ?? 0, leavesByMs(state, job));
-    const snapshot = this.#cache.snapshot(Date.now());
+    const snapshot = this.#cache.snapshot(this.#cache.nowMs());
     const queued = { ...this.#queued(job), notBeforeMs };
     const made = yield* explain(snapshot, plan, queued);
     const rest = { free: 0, limit: job.tasks };
@@ -164,7 +163,7 @@ export class JobExplainer {
   }
 
   *#dryRun(queued: QueuedJob, spec: SubmitJob): Steps<Trial> {
-    const snapshot = this.#cache.snapshot(Date.now());
+    const snapshot = this.#cache.snapshot(this.#cache.nowMs());
     const withJob = { ...snapshot, queue: [...snapshot.queue, queued] };
     const plan = yield* decideInSteps(withJob);
     const neverFits = yield* this.#cache.satisfiability.neverFits(snapshot, queued);

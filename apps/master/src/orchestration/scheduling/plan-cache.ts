@@ -64,7 +64,7 @@ export class PlanCache {
 
   /** The latest plan, made again if it is old or does not cover the index; only for steps in `work`. */
   *latest(index: number): Steps<CachedPlan> {
-    const nowMs = Date.now();
+    const nowMs = this.#cache.nowMs();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
     const snapshot = this.#cache.snapshot(nowMs);
@@ -74,7 +74,7 @@ export class PlanCache {
   /** The latest plan at once; an old one is refreshed for later callers. */
   #known(index: number): CachedPlan | undefined {
     const latest = this.#latest;
-    const isNew = latest !== undefined && Date.now() - latest.atMs < MAX_AGE_MS;
+    const isNew = latest !== undefined && this.#cache.nowMs() - latest.atMs < MAX_AGE_MS;
     if (isNew && latest.plan.basedOnIndex >= index) return latest;
     if (!this.#isRefreshing) {
       this.#isRefreshing = true;

@@ -7,9 +7,13 @@ import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { LeaseHold } from "./lease-hold.ts";
 import { PlanRefusals } from "./plan-refusals.ts";
 
+/** What scheduling reads of the control plane. */
+export type ScheduledState = Pick<ControlPlane, "state" | "jobs" | "appliedIndex">;
+
 /** The incremental snapshot of the cluster, and what else one cycle leaves for the next. */
 export class SchedulerCache {
-  readonly #control: ControlPlane;
+  readonly #control: ScheduledState;
+  readonly nowMs: () => number;
   readonly #hold: Pick<LeaseHold, "untilMs"> | undefined;
   readonly refusals = new PlanRefusals();
   readonly satisfiability = new Satisfiability();
@@ -17,8 +21,14 @@ export class SchedulerCache {
   readonly work = new StepQueue("explanations of jobs");
   #incremental: IncrementalSnapshot | undefined;
 
-  constructor(control: ControlPlane, hold?: Pick<LeaseHold, "untilMs">) {
+  /** `nowMs`: another clock than the system's, for the time of a past state. */
+  constructor(
+    control: ScheduledState,
+    hold?: Pick<LeaseHold, "untilMs">,
+    nowMs: () => number = Date.now,
+  ) {
     this.#control = control;
+    this.nowMs = nowMs;
     this.#hold = hold;
   }
 

@@ -7,6 +7,11 @@ import type {
   Route,
 } from "@heddle/contracts/api/cluster";
 import type { MasterHealth } from "@heddle/contracts/api/health";
+import type {
+  PastCollection,
+  PastState,
+  SchedulingDecision,
+} from "@heddle/contracts/api/history/state";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, HttpTransport } from "../../transport.ts";
@@ -21,6 +26,18 @@ export interface BackupOptions extends CallOptions {
 
 export interface RemoveOptions extends CallOptions {
   readonly force?: boolean | undefined;
+}
+
+/** A position of the log. */
+export interface PastOptions extends CallOptions {
+  readonly at: number;
+}
+
+/** A page of a collection of the state then; only counts without one. */
+export interface PastStateOptions extends PastOptions {
+  readonly collection?: PastCollection | undefined;
+  readonly limit?: number | undefined;
+  readonly after?: string | undefined;
 }
 
 /** The cluster as a whole: `heddle.cluster`. */
@@ -81,6 +98,18 @@ export class Cluster {
   backup({ consistency, documents, signal }: BackupOptions = {}): Promise<Response> {
     const query = { consistency, documents };
     return this.#transport.open({ method: "GET", path: "/cluster/backup", query, signal });
+  }
+
+  /** The state at a position of the log that the answering master still keeps. */
+  state(query: PastStateOptions): Promise<PastState> {
+    const { signal, ...rest } = query;
+    return this.#transport.json({ method: "GET", path: "/cluster/state", query: rest, signal });
+  }
+
+  /** What the scheduler decides of a job with the state at that position. */
+  decision(job: string, { at, signal }: PastOptions): Promise<SchedulingDecision> {
+    const path = `/cluster/state/jobs/${pathPart(job)}/decision`;
+    return this.#transport.json({ method: "GET", path, query: { at }, signal });
   }
 
   /** The OpenAPI document of the cluster's API. */
