@@ -4,7 +4,7 @@ import { type ApiOperation, type DataOf, json } from "../operation.ts";
 import { integerParameter } from "../parameters.ts";
 
 /** What of a past state can be listed. */
-export const PAST_COLLECTIONS = [
+const PAST_COLLECTIONS = [
   "keys",
   "roles",
   "bindings",
@@ -18,10 +18,10 @@ export const PAST_COLLECTIONS = [
 
 export type PastCollection = (typeof PAST_COLLECTIONS)[number];
 
-const expectedPosition = "expected a position of the log, as `applied` of GET /cluster/status";
+const EXPECTED_POSITION = "expected a position of the log, as `applied` of GET /cluster/status";
 const at = z
-  .string(expectedPosition)
-  .regex(/^[1-9]\d{0,14}$/, expectedPosition)
+  .string(EXPECTED_POSITION)
+  .regex(/^[1-9]\d{0,14}$/, EXPECTED_POSITION)
   .transform(Number)
   .pipe(z.int())
   .describe("A position of the log, as `applied` of GET /cluster/status.");

@@ -5,12 +5,12 @@ import type { BindingName } from "@heddle/control/access/records";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ControlState, ModelRecord } from "@heddle/control/state";
-import { viewBinding, viewOwnRole } from "../api/access/access-view.ts";
-import { viewSetting } from "../api/cluster/setting-view.ts";
-import { viewJob } from "../api/jobs/job-view.ts";
-import { viewProject } from "../api/jobs/project-view.ts";
-import { successors, viewKey } from "../api/keys/key-view.ts";
-import { viewLimited } from "../api/limits/limits-view.ts";
+import { viewBinding, viewOwnRole } from "../access/access-view.ts";
+import { viewSetting } from "../cluster/setting-view.ts";
+import { viewJob } from "../jobs/job-view.ts";
+import { viewProject } from "../jobs/project-view.ts";
+import { successors, viewKey } from "../keys/key-view.ts";
+import { viewLimited } from "../limits/limits-view.ts";
 import type { PastQuestion } from "./past-question.ts";
 
 type Item = PastState["data"][number];
@@ -36,7 +36,7 @@ export function pastState(
   };
 }
 
-/** Of maps whose number tells something; what they hold of secrets is not read. */
+/** The number of records of each map; what these hold is not read. */
 function countsOf(state: ControlState): Record<string, number> {
   const { eventNames: _, eventStreams: __, subjectKeys: ___, cluster: ____, ...maps } = state;
   return Object.fromEntries(

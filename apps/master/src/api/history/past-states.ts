@@ -2,10 +2,10 @@ import { extname, join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import { Inject, Injectable, type OnApplicationShutdown } from "@nestjs/common";
-import { MASTER_CONFIG } from "../config/config.module.ts";
-import type { MasterConfig } from "../config/config.ts";
-import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
-import { heapBytes } from "../control-plane/state-memory.ts";
+import { MASTER_CONFIG } from "../../config/config.module.ts";
+import type { MasterConfig } from "../../config/config.ts";
+import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { heapBytes } from "../../control-plane/state-memory.ts";
 import type { PastAnswer, PastOrder, PastQuestion } from "./past-question.ts";
 
 /** A whole state is read and replayed for each answer. */
@@ -14,7 +14,7 @@ const RETRY_AFTER_MS = 5_000;
 
 /**
  * Past states of this master, each rebuilt from its files in a thread with a heap of its own: one at
- * a time, for a minute at most. The master goes on meanwhile, whatever becomes of the thread.
+ * a time, for a minute at most. The master continues meanwhile, whatever becomes of the thread.
  */
 @Injectable()
 export class PastStates implements OnApplicationShutdown {

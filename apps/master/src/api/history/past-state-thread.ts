@@ -3,7 +3,7 @@ import { toAppError } from "@heddle/base/errors";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { readPastState } from "@heddle/consensus/replica/past-state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { ControlMachine } from "../control-plane/raft/control-machine.ts";
+import { ControlMachine } from "../../control-plane/raft/control-machine.ts";
 import { pastDecision } from "./past-decision.ts";
 import type { PastAnswer, PastOrder } from "./past-question.ts";
 import { pastState } from "./past-views.ts";

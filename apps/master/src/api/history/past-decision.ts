@@ -5,11 +5,11 @@ import { waitingEntry } from "@heddle/control/jobs/records/recovery";
 import { tasksOf } from "@heddle/control/jobs/scheduling/scheduling-input";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import { isSameEntry } from "@heddle/scheduler/plan-entry";
-import { WAITING } from "../api/jobs/job-access.ts";
-import { viewExplanation } from "../orchestration/scheduling/explanation-view.ts";
-import { JobExplainer } from "../orchestration/scheduling/job-explainer.ts";
-import { PlanCache } from "../orchestration/scheduling/plan-cache.ts";
-import { SchedulerCache } from "../orchestration/scheduling/scheduler-cache.ts";
+import { viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
+import { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
+import { PlanCache } from "../../orchestration/scheduling/plan-cache.ts";
+import { SchedulerCache } from "../../orchestration/scheduling/scheduler-cache.ts";
+import { WAITING } from "../jobs/job-access.ts";
 
 type Decision = Omit<SchedulingDecision, "at" | "time" | "first_kept">;
 

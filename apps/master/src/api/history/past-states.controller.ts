@@ -2,9 +2,9 @@ import { historyOperations, type PastStateQuery } from "@heddle/contracts/api/hi
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { Controller, Inject, Param, Query, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
-import { PastStates } from "../../history/past-states.ts";
 import { JSON_TYPE } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
+import { PastStates } from "./past-states.ts";
 
 /** The cluster as it was at a position of the log. */
 @Controller()

@@ -6,7 +6,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { Heddle } from "@heddle/client/heddle";
 import type { PastState } from "@heddle/contracts/api/history/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { MasterGroup } from "../../test/master-group.ts";
+import { MasterGroup } from "../../../test/master-group.ts";
 
 // A master's process with a real log, encrypted, and snapshots after every 40 entries.
 
