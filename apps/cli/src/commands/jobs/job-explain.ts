@@ -96,6 +96,10 @@ export async function explainDryRun(
 export function writeBlockers(explanation: JobExplanation, data: Terminal): void {
   const { blockers, nodes, start_estimate: start, changes, tasks_that_fit: fit } = explanation;
   if (blockers.length > 0) writeBlockerTable(blockers, data);
+  // Amounts say what is too small, and nothing of the other reasons.
+  for (const { reason, message } of blockers) {
+    if (!reason.startsWith("Insufficient")) data.writeForeign(`${message}\n`);
+  }
   const rejected = Object.entries(nodes.rejected).map(([filter, count]) => `${count} by ${filter}`);
   if (nodes.rejected_by_capacity > 0) rejected.push(`${nodes.rejected_by_capacity} too full`);
   data.write(

@@ -47,3 +47,15 @@ test("explanation: an amount of memory that was rounded up is shown as requested
     expect(viewBlocker({ reason: "InsufficientMemory", ...memory }).requested).toBe(asked);
   }
 });
+
+// holds: sched-no-nodes
+test("explanation: without nodes it names workers that take no jobs, too", () => {
+  const blocker = {
+    reason: "NoNodes",
+    resource: "nodes",
+    requested: 1,
+    free: 0,
+    limit: 0,
+  } as const;
+  expect(blockerText(blocker)).toMatch(/none has joined, or those that have do not isolate tasks/);
+});

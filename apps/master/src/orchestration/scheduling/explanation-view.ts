@@ -74,10 +74,14 @@ const UNAVAILABLE: ReadonlyMap<Blocker["reason"], string> = new Map([
   ["NodesDraining", "are draining or drained"],
 ]);
 
+/** Workers that cannot isolate tasks serve models only. */
+const NO_NODES =
+  "no worker takes jobs: none has joined, or those that have do not isolate tasks (ISOLATION in `heddle workers list -o wide`)";
+
 /** A blocker as text: `InsufficientGpu: 8 GPUs requested, 2 free of 4`. */
 export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
-  if (reason === "NoNodes") return `${reason}: no worker has joined the cluster`;
+  if (reason === "NoNodes") return `${reason}: ${NO_NODES}`;
   if (reason === "DependencyWait") return `${reason}: ${dependenciesText(blocker)}`;
   if (offered) {
     const list = offered.length > 0 ? offered.join(", ") : "none";
