@@ -15,6 +15,7 @@ import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
+import { pullAccess } from "./artifacts/object-source.ts";
 import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
@@ -24,7 +25,7 @@ import { startWorker } from "./worker.ts";
 /** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
 const workerFlags = {
   "models-cache": ["DIR", "cache of model weights (default: in the data directory)"],
-  "weights-hosts": ["HOST,...", "further allowed hosts for weights"],
+  "weights-hosts": ["HOST,...", "further allowed hosts and s3://BUCKET/PREFIX for weights"],
   upstreams: ["FILE", "JSON file: servers that models may name, their keys, and commands"],
   threads: ["N", "CPU threads per engine"],
   context: ["TOKENS", "context length per sequence"],
@@ -52,7 +53,7 @@ async function start() {
   const weightsHosts = (extra["weights-hosts"] ?? "").split(",").filter((host) => host !== "");
   const llama = llamaPorts({
     cacheDirectory: resolve(extra["models-cache"] ?? join(flags.dataDirectory, "models")),
-    allowedHosts: weightsHosts,
+    ...pullAccess(weightsHosts),
   });
   const ports = withUpstreams(llama, upstreams);
   const version = String(JSON.parse(manifest).version);

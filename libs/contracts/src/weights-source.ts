@@ -30,6 +30,7 @@ export type WeightsSource =
       readonly path: string;
     }
   | ({ readonly kind: "artifact"; readonly text: string } & ArtifactName)
+  | ({ readonly kind: "s3"; readonly text: string } & ObjectName)
   | {
       readonly kind: "builtin";
       readonly text: string;
@@ -47,16 +48,23 @@ export interface ArtifactName {
   readonly name: string;
 }
 
+/** An object in a bucket, as `s3://BUCKET/KEY`. */
+export interface ObjectName {
+  readonly bucket: string;
+  readonly key: string;
+}
+
 const BUILTINS: ReadonlySet<string> = new Set(["tiny", "tiny-adapter"]);
 
 const FORMS =
-  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, builtin://tiny[?seed=1&context=8192], builtin://tiny-adapter[?seed=1]";
+  "hf://owner/repo/path[@revision], https://host/path, file:///path, oci://registry/repo:tag, npm://package@version/path, pypi://package==version/path, artifact://job/attempt/rank/name, s3://bucket/key, builtin://tiny[?seed=1&context=8192], builtin://tiny-adapter[?seed=1]";
 
 // Names and versions become arguments of npm and pip, so options, addresses of registries and paths
 // are refused.
 const NPM = /^npm:\/\/((?:@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*)@(\d[\w.+-]*)\/(.+)$/i;
 const PYPI = /^pypi:\/\/([a-z0-9][\w.-]*)==(\d[\w.+!-]*)\/(.+)$/i;
 const ARTIFACT = /^artifact:\/\/([A-Za-z0-9_-]{1,64})\/(\d{1,9})\/(\d{1,6})\/([^?#]{1,256})$/;
+const S3 = /^s3:\/\/([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\/([\w.=+@ /-]{1,1000})$/;
 const HF = /^hf:\/\/([\w.-]+\/[\w.-]+)\/([^@?#]+?)(?:@([\w./-]+))?$/;
 const OCI =
   /^oci:\/\/([\w.-]+(?::\d+)?|\[[\da-f:]+\](?::\d+)?)\/([a-z0-9]+(?:[._/-][a-z0-9]+)*)(?::([\w][\w.-]{0,127})|@(sha256:[\da-f]{64}))$/;
@@ -88,6 +96,8 @@ function tryParse(text: string): WeightsSource | undefined {
       return parsePackage("pypi", PYPI.exec(text), text);
     case "artifact":
       return parseArtifact(text);
+    case "s3":
+      return parseObject(text);
     case "builtin":
       return withUrl(text, (url) => (BUILTINS.has(url.host) ? parseBuiltin(text, url) : undefined));
     default:
@@ -119,6 +129,12 @@ function parseArtifact(text: string): WeightsSource | undefined {
   const [, jobId, attempt, rank, name] = ARTIFACT.exec(text) ?? [];
   if (!jobId || !name || !isPlainPath(name)) return undefined;
   return { kind: "artifact", text, jobId, attempt: Number(attempt), rank: Number(rank), name };
+}
+
+function parseObject(text: string): WeightsSource | undefined {
+  const [, bucket, key] = S3.exec(text) ?? [];
+  if (!bucket || !key || !isPlainPath(key)) return undefined;
+  return { kind: "s3", text, bucket, key };
 }
 
 function parsePackage(

@@ -41,6 +41,8 @@ export const REMOVES_EVENTS = 10;
 export const ENDS_SESSIONS = 10;
 /** The masters agree how far sinks of events are. */
 export const COPIES_EVENTS = 10;
+/** Jobs start with files, on conditions. */
+export const TAKES_INPUTS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

@@ -2,6 +2,7 @@ import type { Environment } from "@heddle/training/environments/environment";
 import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 import type { PluginToolkit } from "@heddle/training/plugins/toolkit";
 import type { z } from "zod";
+import type { PluginBlock } from "./points/blocks.ts";
 import type { CommandVerb } from "./points/commands.ts";
 import type { EventSink } from "./points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "./points/jobs.ts";
@@ -19,6 +20,7 @@ export const CAPABILITIES = [
   "algorithms",
   "environments",
   "commands",
+  "blocks",
 ] as const;
 
 export type Capability = (typeof CAPABILITIES)[number];
@@ -64,6 +66,10 @@ export interface PluginApi<Config = unknown> {
     add(name: string, algorithm: PluginAlgorithm): void;
   };
   readonly commands: { add(verb: CommandVerb): void };
+  readonly blocks: {
+    /** A kind of step of pipelines. */
+    add<Config extends z.ZodObject>(block: PluginBlock<Config>): void;
+  };
   /** For algorithms: only in trainers. */
   readonly toolkit: PluginToolkit;
 }

@@ -92,9 +92,9 @@ export interface NodeRank {
 /** So many ranks that sums with a node's score are exact. */
 export const MAX_NODE_RANK = 100_000;
 
-/** An executor, algorithm or profile that nodes offer, each under its own label. */
+/** An executor, algorithm, profile or feature that nodes offer, each under its own label. */
 export interface NeededOffer {
-  readonly kind: "executor" | "algorithm" | "profile";
+  readonly kind: "executor" | "algorithm" | "profile" | "feature";
   readonly name: string;
   /** Before the name: a node that has this label offers it. */
   readonly labelPrefix: string;

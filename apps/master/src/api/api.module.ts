@@ -39,6 +39,7 @@ import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
+import { PipelineBlocks } from "./pipelines/pipeline-blocks.ts";
 import { PipelineService } from "./pipelines/pipeline-service.ts";
 import { PipelinesController } from "./pipelines/pipelines.controller.ts";
 import { PluginRoutesModule } from "./plugins/plugin-routes.module.ts";
@@ -97,6 +98,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     StateChanges,
     JobList,
     JobService,
+    PipelineBlocks,
     PipelineService,
     JobChecks,
     JobAdmission,

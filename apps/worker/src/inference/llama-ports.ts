@@ -5,23 +5,26 @@ import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { ChatTemplate } from "@heddle/engines/text/chat-template";
 import { reasoningStyleOf } from "@heddle/engines/text/reasoning-style";
 import { type PullOptions, pullWeights } from "@heddle/engines/weights/pull-weights";
+import type { PullAccess } from "../artifacts/object-source.ts";
 import type { EnginePorts, PullHow, WorkerEngine } from "./engine-ports.ts";
 import { stagePorts } from "./stages/stage-ports.ts";
 
-export interface LlamaPortsOptions {
+export interface LlamaPortsOptions extends Partial<PullAccess> {
   /** The cache of weights. */
   readonly cacheDirectory: string;
-  /** Allowed hosts of weights besides the Hugging Face hub's. */
-  readonly allowedHosts: readonly string[];
 }
 
 /** The engines of workers: llama.cpp in a process for each model, with weights from the cache. */
-export function llamaPorts({ cacheDirectory, allowedHosts }: LlamaPortsOptions): EnginePorts {
+export function llamaPorts({
+  cacheDirectory,
+  allowedHosts,
+  readObject,
+}: LlamaPortsOptions): EnginePorts {
   const optionsOf = ({ signal, onProgress, readArtifact }: PullHow): PullOptions => ({
     cacheDirectory,
-    allowedHosts,
+    ...(allowedHosts && { allowedHosts }),
     signal,
-    readArtifact,
+    readers: { artifact: readArtifact, object: readObject },
     onProgress: (pulledBytes, totalBytes, source) =>
       onProgress({ pulledBytes, totalBytes, source }),
   });

@@ -4,6 +4,7 @@ import { Module } from "@nestjs/common";
 import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactStore } from "../artifacts/artifact-store.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
+import { pullAccess } from "../artifacts/object-source.ts";
 import { ARTIFACT_REPLICA, type ArtifactReplica } from "../artifacts/replica.ts";
 import {
   checkpointRootOf,
@@ -55,6 +56,6 @@ function placesOf(
     copies: replica
       ? new CheckpointCopies(checkpointRoot, replica, maxArtifactBytesOf(options))
       : undefined,
-    inputs: { readArtifact, allowedHosts: options.weightsHosts ?? [] },
+    inputs: { readArtifact, ...pullAccess(options.weightsHosts ?? []) },
   };
 }

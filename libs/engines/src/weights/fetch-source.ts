@@ -1,7 +1,7 @@
 import { open } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
-import type { ArtifactName, WeightsSource } from "@heddle/contracts/weights-source";
+import type { ArtifactName, ObjectName, WeightsSource } from "@heddle/contracts/weights-source";
 import { writeTinyAdapter } from "../gguf/tiny-adapter.ts";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { idleSignal, itemsUntil } from "./deadline.ts";
@@ -24,7 +24,7 @@ export interface PullContext {
   readonly limits: PullLimits;
   readonly env: NodeJS.ProcessEnv;
   readonly runTool: ToolRunner;
-  readonly readArtifact?: ArtifactBytes | undefined;
+  readonly readers: StoreReaders;
   onProgress(pulledBytes: number, totalBytes: number): void;
   ensureSpace(neededBytes: number): Promise<void>;
 }
@@ -35,6 +35,24 @@ export type ArtifactBytes = (
   offset: number,
   signal: AbortSignal,
 ) => AsyncIterable<Uint8Array>;
+
+/** The bytes of an object of a bucket from an offset on. Throws an AppError. */
+export type ObjectBytes = (
+  object: ObjectName,
+  offset: number,
+  signal: AbortSignal,
+) => AsyncIterable<Uint8Array>;
+
+/** How a worker reads stores; without a reader sources of its kind fail. */
+export interface StoreReaders {
+  /** Of jobs' artifacts. */
+  readonly artifact?: ArtifactBytes | undefined;
+  /** Of the buckets that its operator allows. */
+  readonly object?: ObjectBytes | undefined;
+}
+
+/** Of errors that another try would repeat. */
+const HOPELESS: ReadonlySet<string> = new Set(["not_found", "permission_denied", "invalid_value"]);
 
 /** A source whose file has to be brought into the cache. */
 type RemoteSource = Exclude<WeightsSource, { kind: "file" }>;
@@ -57,8 +75,18 @@ export async function fetchSource(source: RemoteSource, context: PullContext): P
         sizeBytes: context.spec.sizeBytes,
         maxBytes: context.limits.maxBytes,
       });
-    case "artifact":
-      return fetchArtifact(source, context);
+    case "artifact": {
+      const { artifact } = context.readers;
+      if (!artifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
+      const read = (at: number, signal: AbortSignal) => artifact(source, at, signal);
+      return appendChunks(read, "the artifact's worker", context);
+    }
+    case "s3": {
+      const { object } = context.readers;
+      if (!object) throw new PermanentFault("no bucket is on the allow-list");
+      const read = (at: number, signal: AbortSignal) => object(source, at, signal);
+      return appendChunks(read, "the object store", context);
+    }
     case "builtin":
       if (source.isAdapter) {
         await writeTinyAdapter(context.partPath, source.seed ?? 1);
@@ -104,32 +132,32 @@ async function fetchOci(
   if (sha256 !== blob.sha256) throw new PermanentFault("the layer does not have its digest");
 }
 
-async function fetchArtifact(
-  source: Extract<WeightsSource, { kind: "artifact" }>,
+/** Appends what `read` gives to the part, from where that ends. */
+async function appendChunks(
+  read: (at: number, signal: AbortSignal) => AsyncIterable<Uint8Array>,
+  giver: string,
   context: PullContext,
 ): Promise<void> {
-  const { readArtifact, spec, signal } = context;
-  if (!readArtifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
+  const { spec, signal } = context;
   const total = spec.sizeBytes ?? 0;
   await context.ensureSpace(total);
   // A partial file resumes where it broke off; the digest shows whether it was the same file.
   const file = await open(context.partPath, "a");
-  const idle = idleSignal(signal, context.limits.idleTimeoutMs, "the artifact's worker");
+  const idle = idleSignal(signal, context.limits.idleTimeoutMs, giver);
   try {
     let { size: at } = await file.stat();
-    const chunks = readArtifact(source, at, idle.signal);
+    const chunks = read(at, idle.signal);
     for await (const chunk of itemsUntil(chunks, idle.signal)) {
       idle.touch();
       await file.write(chunk);
       at += chunk.byteLength;
-      if (at > context.limits.maxBytes || (total > 0 && at > total)) {
-        throw new PermanentFault(`it is larger than the ${total} bytes that were reported`);
-      }
+      const max = total > 0 ? Math.min(total, context.limits.maxBytes) : context.limits.maxBytes;
+      if (at > max) throw new PermanentFault(`it is larger than the ${max} bytes that it may have`);
       context.onProgress(at, total);
     }
   } catch (error) {
     const code = error instanceof AppError ? error.code : undefined;
-    if (code !== "not_found") throw error;
+    if (code === undefined || !HOPELESS.has(code)) throw error;
     throw new PermanentFault(reasonOf(error), { cause: error });
   } finally {
     idle.stop();

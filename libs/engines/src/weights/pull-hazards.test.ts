@@ -131,10 +131,12 @@ describe("deadlines", () => {
   it("an artifact of which no byte comes fails within the idle time", async () => {
     const pulled = pull(artifact, {
       limits,
-      readArtifact: async function* (_artifact, _offset, signal) {
-        await once(signal, "abort");
-        signal.throwIfAborted();
-        yield new Uint8Array();
+      readers: {
+        artifact: async function* (_artifact, _offset, signal) {
+          await once(signal, "abort");
+          signal.throwIfAborted();
+          yield new Uint8Array();
+        },
       },
     });
     await expect(pulled).rejects.toThrow(/gave no data for 150 ms/);
@@ -145,9 +147,11 @@ describe("deadlines", () => {
     const waiting: unknown[] = [];
     const pulled = pull(artifact, {
       limits: { ...limits, maxPullMs: 300 },
-      readArtifact: async function* () {
-        yield new Uint8Array(1);
-        await new Promise((resolve) => waiting.push(resolve));
+      readers: {
+        artifact: async function* () {
+          yield new Uint8Array(1);
+          await new Promise((resolve) => waiting.push(resolve));
+        },
       },
     });
     await expect(pulled).rejects.toMatchObject({

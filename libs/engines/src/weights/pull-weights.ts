@@ -7,7 +7,7 @@ import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { parseWeightsSource, type WeightsSource } from "@heddle/contracts/weights-source";
 import { orAborted } from "./deadline.ts";
-import { type ArtifactBytes, fetchSource, type PullContext } from "./fetch-source.ts";
+import { fetchSource, type PullContext, type StoreReaders } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
 import { HostPolicy } from "./host-policy.ts";
@@ -30,8 +30,7 @@ export interface PullOptions {
   /** HF_ENDPOINT and HF_TOKEN are read from it, and npm and pip run in it. */
   readonly env?: NodeJS.ProcessEnv;
   readonly runTool?: ToolRunner;
-  /** How a worker has the artifacts of jobs; without it those sources fail. */
-  readonly readArtifact?: ArtifactBytes | undefined;
+  readonly readers?: StoreReaders | undefined;
   readonly limits?: Partial<PullLimits>;
 }
 
@@ -325,7 +324,7 @@ export function pullContext(
     limits: { ...DEFAULT_PULL_LIMITS, ...options.limits },
     env,
     runTool: options.runTool ?? runRealTool,
-    readArtifact: options.readArtifact,
+    readers: options.readers ?? {},
     onProgress: (pulled, total) => options.onProgress?.(pulled, total, source.text),
     ensureSpace: (needed) => ensureSpace(directory, needed),
   };

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { LoadedPlugin } from "../loading/load-plugin.ts";
 import { CAPABILITIES } from "../plugin.ts";
+import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
 
 const text = z.string().max(4_096);
@@ -42,9 +43,11 @@ export const pluginDescription = z.object({
   algorithms: names,
   environments: names,
   commands: z.array(z.object({ name, summary: text })).max(16),
+  blocks: z.array(blockShape.extend({ config: jsonSchema })).max(16),
 });
 
 export type PluginDescription = z.output<typeof pluginDescription>;
+export type BlockDescription = PluginDescription["blocks"][number];
 export type SinkDescription = PluginDescription["sinks"][number];
 export type RouteDescription = z.output<typeof routeDescription>;
 
@@ -71,7 +74,12 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     algorithms: [...registry.algorithms.keys()],
     environments: [...registry.environments.keys()],
     commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),
+    blocks: [...registry.blocks.values()].map(describeBlock),
   };
+}
+
+function describeBlock(block: PluginBlock): BlockDescription {
+  return { ...blockShape.parse(block), config: jsonSchemaOf(block.config, "input") };
 }
 
 function describeRoute(key: string, route: PluginRoute): RouteDescription {

@@ -183,8 +183,9 @@ export class HostedPlugin {
     this.#description = description;
     this.#reason = undefined;
     this.#startedMs = performance.now();
-    const { routes, admission, filters, scores, sinks } = description;
-    const isUsed = [routes, admission, filters, scores, sinks].some(({ length }) => length > 0);
+    const { routes, admission, filters, scores, sinks, blocks } = description;
+    const used = [routes, admission, filters, scores, sinks, blocks];
+    const isUsed = used.some(({ length }) => length > 0);
     this.#state = isUsed ? "ready" : "idle";
     if (isUsed) this.#backend = backend;
     else backend.close();

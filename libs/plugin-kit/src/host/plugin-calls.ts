@@ -2,6 +2,7 @@ import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
 import { RequestFaults, type ValidationFault, validate } from "@heddle/contracts/validation";
 import { z } from "zod";
 import type { Registry } from "../loading/registry.ts";
+import { type BlockJob, blockJob } from "../points/blocks.ts";
 import type { SinkEvent } from "../points/events.ts";
 import type {
   AdmissionAnswer,
@@ -42,7 +43,16 @@ interface EventsCall {
   readonly events: readonly SinkEvent[];
 }
 
-export type PluginCall = RouteCall | AdmissionCall | NodesCall | EventsCall;
+/** The job of a step of a block. */
+interface BlockCall {
+  readonly point: "block";
+  readonly name: string;
+  readonly config: unknown;
+  /** The step's inputs. */
+  readonly inputs: readonly string[];
+}
+
+export type PluginCall = RouteCall | AdmissionCall | NodesCall | EventsCall | BlockCall;
 
 /** For each job of the call: the nodes that are excluded, and the scores, by position. */
 export type NodesAnswer = readonly {
@@ -67,11 +77,12 @@ export class PluginCalls {
     this.#registry = registry;
   }
 
-  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer. */
+  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer, a BlockJob. */
   async call(call: PluginCall, limit: CallSignal): Promise<unknown> {
     if (call.point === "route") return this.#answer(call, limit);
     if (call.point === "admission") return this.#review(call);
     if (call.point === "events") return this.#deliver(call);
+    if (call.point === "block") return this.#job(call);
     return this.#nodes(call);
   }
 
@@ -117,6 +128,13 @@ export class PluginCalls {
     const sink = this.#registry.sinks.get(name);
     if (!sink) throw new Error(`there is no event sink ${name}`);
     await sink.deliver(events);
+  }
+
+  async #job({ name, config, inputs }: BlockCall): Promise<BlockJob> {
+    const block = this.#registry.blocks.get(name);
+    if (!block) throw new Error(`there is no block ${name}`);
+    const parsed = validate(block.config, config);
+    return checked(blockJob, await block.job({ config: parsed, inputs }), "its job") as BlockJob;
   }
 
   #nodes({ jobs, nodes }: NodesCall): NodesAnswer {

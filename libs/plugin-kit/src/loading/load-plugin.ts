@@ -10,6 +10,7 @@ import {
   type PluginHostKind,
   TRAINING_CAPABILITIES,
 } from "../plugin.ts";
+import type { PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
 import { holdToDigest, moduleUrl, provideKit } from "./module-hooks.ts";
 import { findSource, type PluginSource } from "./plugin-source.ts";
@@ -95,6 +96,7 @@ function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): Pl
     environments: { add: (name, make) => registry.addEnvironment(name, make) },
     algorithms: { add: (name, algorithm) => registry.addAlgorithm(name, algorithm) },
     commands: { add: (verb) => registry.addCommand(verb) },
+    blocks: { add: (block) => registry.addBlock(block as unknown as PluginBlock) },
     toolkit: host.toolkit ?? NO_TOOLKIT,
   };
 }

@@ -3,6 +3,7 @@ import type { Environment } from "@heddle/training/environments/environment";
 import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 import { z } from "zod";
 import type { Capability, Plugin } from "../plugin.ts";
+import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { CommandVerb } from "../points/commands.ts";
 import type { EventSink } from "../points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "../points/jobs.ts";
@@ -26,6 +27,7 @@ export class Registry {
   readonly algorithms = new Map<string, PluginAlgorithm>();
   readonly environments = new Map<string, () => Environment>();
   readonly commands = new Map<string, CommandVerb>();
+  readonly blocks = new Map<string, PluginBlock>();
   readonly #capabilities: ReadonlySet<Capability>;
   readonly #builtIn: readonly string[];
 
@@ -72,6 +74,16 @@ export class Registry {
     this.#add("commands", "command", this.commands, verb, "run");
     if (typeof verb.summary !== "string")
       throw new Error(`the command ${verb.name} has no summary`);
+  }
+
+  addBlock(block: PluginBlock): void {
+    this.#add("blocks", "block", this.blocks, block, "job");
+    const [fault] = blockShape.safeParse(block).error?.issues ?? [];
+    if (fault) {
+      throw new Error(`the block ${block.name}: ${fault.path.join(".")}: ${fault.message}`);
+    }
+    if (!isObjectSchema(block.config))
+      throw new Error(`the block ${block.name}: its config is a z.object(...)`);
   }
 
   addEnvironment(name: string, make: () => Environment): void {

@@ -10,6 +10,7 @@ export const NODE_FILTERS = [
   "executor",
   "algorithm",
   "profile",
+  "feature",
   "gpu",
   "gpu_index",
   "gpu_type",

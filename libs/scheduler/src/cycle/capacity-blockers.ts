@@ -33,6 +33,7 @@ const REASON_OF_FILTER: Readonly<Record<NodeFilter, PendingReason>> = {
   executor: "ExecutorUnavailable",
   algorithm: "AlgorithmUnavailable",
   profile: "AffinityNoMatch",
+  feature: "AffinityNoMatch",
   gpu: "InsufficientGpu",
   gpu_index: "InsufficientGpu",
   gpu_type: "InsufficientGpu",
@@ -99,7 +100,7 @@ function* filterBlockers({ roster }: Ledger, gang: GangRequest): Steps<Blocker[]
   return [blocker("NoNodes", "nodes", gang.tasks, 0, 0)];
 }
 
-/** The executor, algorithm or profile that is missing, and those that the nodes offer. */
+/** The executor, algorithm, profile or feature that is missing, and those that the nodes offer. */
 function* offersOf(
   nodes: readonly NodeSnapshot[],
   { shape }: GangRequest,

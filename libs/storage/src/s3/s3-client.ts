@@ -70,7 +70,7 @@ export class S3Client {
     if (text.includes("<Error>")) throw this.#refused("POST", key, 500, text);
   }
 
-  /** A part of an object; undefined where there is none. */
+  /** A part of an object, empty from its end on; undefined where there is no object. */
   async get(key: string, offset: number, bytes: number): Promise<Buffer | undefined> {
     if (bytes === 0) return Buffer.alloc(0);
     const range = `bytes=${offset}-${offset + bytes - 1}`;
@@ -161,6 +161,8 @@ export class S3Client {
         inner instanceof Error ? inner.message || (inner as { code?: string }).code : message;
       throw new AppError("unavailable", `the store ${url} did not answer: ${why}`, { cause });
     }
+    // The range begins at the object's end.
+    if (status === 416) return { body: Buffer.alloc(0), headers: replied };
     if (status >= 200 && status < 300) return { body: content, headers: replied };
     throw this.#refused(method, key, status, content.toString("utf8"));
   }

@@ -1,11 +1,15 @@
 // holds: pipelines-end-to-end, pipelines-reuse, pipelines-checked
 
-import { createHash } from "node:crypto";
-import { cpSync, mkdirSync, writeFileSync } from "node:fs";
+import { createHash, randomBytes } from "node:crypto";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { programOf } from "@heddle/base/testing/programs";
 import { runProgram } from "@heddle/base/testing/run-program";
+import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import type { PipelineView } from "@heddle/contracts/api/pipelines/operations";
+import { S3Client } from "@heddle/storage/s3/s3-client";
+import { readS3Settings } from "@heddle/storage/s3/s3-settings";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
 import { Runbook } from "../../../test/runbook.ts";
@@ -18,16 +22,28 @@ const resources = { cpu_cores: 0.1, memory_gb: 0.5 };
 const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(64);
 
 let cluster: ProcessCluster;
-let corpus = "";
+let store: S3Server;
+const keys = mkdtempSync(join(tmpdir(), "heddle-pipelines-"));
 beforeAll(async () => {
-  cluster = await ProcessCluster.start({ workers: 1 });
+  store = await startS3Server();
+  // The worker's key for the bucket.
+  for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
+  const client = new S3Client(readS3Settings("s3://heddle/corpora", store.env, "a test"));
+  await client.put("corpus.txt", TEXT.length, async () => Buffer.from(TEXT));
+  const secretsKey = join(keys, "secrets-key");
+  writeFileSync(secretsKey, randomBytes(32).toString("base64"), { mode: 0o600 });
+  cluster = await ProcessCluster.start({
+    workers: 1,
+    masterFlags: ["--secrets-key-file", secretsKey],
+    workerFlags: ["--weights-hosts", "s3://heddle/corpora"],
+  });
   await cluster.startParameterServer("p");
-  const folder = join(cluster.data, "corpora");
-  mkdirSync(folder, { mode: 0o755 });
-  corpus = join(folder, "corpus.txt");
-  writeFileSync(corpus, TEXT, { mode: 0o644 });
 });
-afterAll(() => cluster.close());
+afterAll(async () => {
+  await cluster.close();
+  await store.close();
+  rmSync(keys, { recursive: true });
+});
 
 const access = () => ({
   HEDDLE_DATA: join(cluster.data, "none"),
@@ -82,12 +98,24 @@ const training = {
   learning_rate: 0.01,
 };
 
+const CALLS = { calls: "file" };
+const QUESTION = JSON.stringify({
+  custom_id: "a",
+  method: "POST",
+  url: "/v1/chat/completions",
+  body: { model: "weaver", max_tokens: 8, messages: [{ role: "user", content: "a heddle" }] },
+});
+
 function trainAndServe(atMost: number, learningRate = 0.01) {
   const digest = createHash("sha256").update(TEXT).digest("hex");
   return {
     name: "weaver",
     steps: {
-      corpus: { block: "dataset", config: { path: corpus, sha256: digest }, resources },
+      corpus: {
+        block: "dataset",
+        config: { source: "s3://heddle/corpora/corpus.txt", sha256: digest },
+        resources,
+      },
       train: {
         block: "train@1",
         config: { algorithm: "weave", config: { ...training, learning_rate: learningRate } },
@@ -100,6 +128,18 @@ function trainAndServe(atMost: number, learningRate = 0.01) {
         config: { id: "weaver", replace: true, context_length: 64 },
         inputs: { model: "train.model", scores: "evaluate.scores" },
         when: [{ input: "scores", field: "loss", at_most: atMost }],
+        resources,
+      },
+      questions: {
+        block: "shell",
+        config: { command: `echo '${QUESTION}' > "$HEDDLE_ARTIFACT_DIR/calls"`, outputs: CALLS },
+        resources,
+      },
+      answers: {
+        block: "batch-inference",
+        config: { endpoint: cluster.url, model: "weaver" },
+        inputs: { requests: "questions.calls", model: "register.model" },
+        secret_variables: { API_KEY: "batch-key" },
         resources,
       },
     },
@@ -126,18 +166,18 @@ test("the guide: its commands train, evaluate, register and chat; a changed step
 });
 
 test("train, evaluate, register and chat: each step has the outputs of those before", async () => {
-  const first = await run(trainAndServe(100));
-  expect(statesOf(first)).toEqual({
-    corpus: "succeeded",
-    train: "succeeded",
-    evaluate: "succeeded",
-    register: "succeeded",
+  const secret = await cluster.request("PUT", "/api/v1/secrets/batch-key", {
+    value: cluster.adminKey,
   });
-  const isReady = async () => {
-    const model = await (await cluster.request("GET", "/api/v1/models/weaver")).json();
-    return (model as { status?: string }).status === "ready";
-  };
-  await cluster.until(isReady, "the model is ready", 60_000);
+  expect(secret.ok).toBe(true);
+  const first = await run(trainAndServe(100));
+  expect(new Set(Object.values(statesOf(first)))).toEqual(new Set(["succeeded"]));
+  const batch = first.jobs.find(({ step }) => step === "answers")?.job;
+  const answers = await cluster.request("GET", `/api/v1/jobs/${batch}/artifacts/answers`);
+  expect(JSON.parse(await answers.text())).toMatchObject({
+    custom_id: "a",
+    response: { status_code: 200, body: { model: "weaver" } },
+  });
   const answer = await cluster.openai.chat.completions.create({
     model: "weaver",
     max_tokens: 8,
@@ -153,9 +193,13 @@ test("train, evaluate, register and chat: each step has the outputs of those bef
     train: "succeeded",
     evaluate: "succeeded",
     register: "skipped",
+    questions: "reused",
+    answers: "skipped",
   });
   expect(second.jobs[0]?.job).toBe(first.jobs[0]?.job);
-  expect(second.jobs[3]?.message).toMatch(/^skipped: loss of scores is \d.*, above 0\.001$/);
+  expect(second.jobs.find(({ step }) => step === "register")?.message).toMatch(
+    /^skipped: loss of scores is \d.*, above 0\.001$/,
+  );
 });
 
 test("shards: each runs once, and a step without shards gathers them", async () => {

@@ -1,4 +1,4 @@
-// holds: plugins-admission, plugins-scheduler
+// holds: plugins-admission, plugins-scheduler, plugins-blocks
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,10 +32,30 @@ export default { name: "policy", version: "1", apiVersion: 1, capabilities: ["ad
     } });
   } };`;
 
+const WORDS = String.raw`
+import { definePlugin, refusal, z } from "heddle/plugin-kit";
+export default definePlugin({ name: "words", version: "1", apiVersion: 1, capabilities: ["blocks"],
+  setup({ blocks }) {
+    blocks.add({ name: "count", version: 2, summary: "Counts the words of a text.",
+      config: z.strictObject({ least: z.number().default(0) }),
+      inputs: { text: { type: "file" } },
+      outputs: { scores: { type: "scores", artifact: "scores.json" } },
+      job({ config, inputs }) {
+        if (config.least === 13) throw refusal("invalid_value", "13 is not for sale", "least");
+        if (config.least === 14) throw new Error("oh no");
+        if (config.least === 15) return { command: "true", resources: { gpu_count: 1 } };
+        const line = 'printf \'{"words": %d, "least": %s}\' "$(wc -w < "inputs/$1")" "$2" > "$HEDDLE_ARTIFACT_DIR/scores.json"';
+        return { command: ["sh", "-c", line, "sh", inputs[0], String(config.least)] };
+      } });
+  } });`;
+
 beforeAll(async () => {
-  const file = join(folder, "policy.mjs");
-  writeFileSync(file, POLICY);
-  cluster = await ProcessCluster.start({ workers: 0, masterFlags: ["--plugins", file] });
+  const files = Object.entries({ policy: POLICY, words: WORDS }).map(([name, text]) => {
+    const file = join(folder, `${name}.mjs`);
+    writeFileSync(file, text);
+    return file;
+  });
+  cluster = await ProcessCluster.start({ workers: 0, masterFlags: ["--plugins", files.join()] });
   for (const zone of ["a", "b"]) await cluster.startWorker(["--labels", `zone=${zone}`]);
   await cluster.replicasReady(2);
 });
@@ -123,6 +143,66 @@ test("scheduler: a job that a filter excludes everywhere waits, and says so", as
   await eventually(waits, "the explanation names the filter", 20_000);
   expect((await get(id)).state).not.toBe("failed");
   await cluster.request("DELETE", `/api/v1/jobs/${id}`);
+});
+
+const shell = (command: string, more: object = {}) => ({
+  block: "shell",
+  config: { command, outputs: { out: "file" } },
+  resources: { cpu_cores: 0.1, memory_gb: 0.1 },
+  ...more,
+});
+
+/** A pipeline whose second step is of the plugin's block. */
+function pipelineOf(config: object, block = "words/count@2") {
+  const count = { ...shell(""), block, config, inputs: { text: "write.out" } };
+  const show = shell("cat inputs/scores", {
+    inputs: { scores: "count.scores" },
+    when: [{ input: "scores", field: "words", at_least: 3 }],
+  });
+  const write = shell('echo one two three > "$HEDDLE_ARTIFACT_DIR/out"');
+  return { name: "words", steps: { write, count, show } };
+}
+
+async function sendPipeline(pipeline: object, query = "") {
+  const reply = await cluster.request("POST", `/api/v1/pipelines${query}`, pipeline);
+  return { status: reply.status, body: (await reply.json()) as Record<string, unknown> };
+}
+
+test("blocks: a step of a plugin's block has the inputs and leaves the outputs", async () => {
+  const { status, body } = await sendPipeline(pipelineOf({ least: 2 }));
+  expect(status, JSON.stringify(body)).toBe(202);
+  const jobs = body["jobs"] as readonly { readonly step: string; readonly job: string }[];
+  const last = jobs.find(({ step }) => step === "show")?.job;
+  const isOver = async () => (await get(String(last))).state === "succeeded";
+  await eventually(isOver, "the last step has succeeded", 60_000);
+  const log = await cluster.request("GET", `/api/v1/jobs/${last}/logs?stream=stdout&follow=true`);
+  expect(await log.text()).toBe('{"words": 3, "least": 2}');
+  const again = await sendPipeline(pipelineOf({ least: 1 }), "?dry_run=true");
+  const reused = again.body["jobs"] as readonly { readonly reused: boolean }[];
+  expect(reused.map((each) => each.reused)).toEqual([true, false, false]);
+  const listed = await cluster.request("GET", "/api/v1/blocks");
+  const { data } = (await listed.json()) as { data: { id: string; config: object }[] };
+  expect(data.find(({ id }) => id === "words/count@2")).toMatchObject({
+    inputs: [{ name: "text", type: "file", required: true }],
+    outputs: [{ name: "scores", type: "scores" }],
+    config: { properties: { least: { type: "number" } } },
+  });
+}, 120_000);
+
+test("blocks: what a plugin refuses, or does wrong, is named with its step", async () => {
+  const send = async (config: object, block?: string) => {
+    const { status, body } = await sendPipeline(pipelineOf(config, block), "?dry_run=true");
+    return `${status} ${JSON.stringify(body)}`;
+  };
+  expect(await send({ least: "x" })).toMatch(/^422 .*#\/steps\/count\/config\/least/);
+  expect(await send({ most: 1 })).toMatch(/^422 .*steps\.count\.config\.most/);
+  expect(await send({ least: 13 })).toMatch(/^422 .*13 is not for sale/);
+  expect(await send({ least: 14 })).toMatch(/^500 .*words\/count@2 of the step count/);
+  expect(await send({ least: 15 })).toMatch(/^500 .*words\/count@2 of the step count/);
+  expect(await send({}, "words/count@1")).toMatch(
+    /^422 .*no block words\/count@1;.* words\/count@2/,
+  );
+  expect(await send({}, "other/count")).toMatch(/^422 .*no block other\/count/);
 });
 
 test("scheduler: a score that blocks holds a job for seconds and the master for none", async () => {

@@ -4,6 +4,7 @@
 import { eventually } from "@heddle/base/testing/eventually";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
+import { NEWEST_VERSION, TAKES_INPUTS } from "@heddle/control/cluster-version";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobApi } from "../../../test/job-api.ts";
@@ -41,7 +42,7 @@ beforeAll(async () => {
     networkMbps: 100_000,
     fabric: "ib0",
     rack: "r2",
-    labels: { zone: "a", "heddle/profile-reader": "true" },
+    labels: { zone: "a", "heddle/profile-reader": "true", "heddle/feature-inputs": "true" },
     executors: ["process", "container", "training"],
   });
   await api.join("special", { gpuCount: 0, taints: ["special"], labels: { kind: "special" } });
@@ -67,7 +68,11 @@ function bodyOf(change: Record<string, unknown>): Record<string, unknown> {
 interface Dry {
   readonly verdict: string;
   readonly placement: readonly { readonly node: string }[];
-  readonly never_fits: readonly { readonly resource: string; readonly reason: string }[];
+  readonly never_fits: readonly {
+    readonly resource: string;
+    readonly reason: string;
+    readonly message: string;
+  }[];
   readonly explanation: { readonly blockers: readonly { readonly resource: string }[] };
 }
 
@@ -559,4 +564,20 @@ describe("job spec: every field", { timeout: 60_000 }, () => {
       expect(body?.errors?.[0]?.pointer).toBe(`#/${path.replace(".", "/")}`);
     }
   });
+});
+
+// holds: pipelines-older
+it("job spec: older workers and masters get no job with inputs", async () => {
+  const input = { name: "data", source: "https://example.com/data", sha256: "0".repeat(64) };
+  const older = { inputs: [input], resources: { node_affinity: { zone: "b" } } };
+  const { verdict, never_fits: why } = await dryRun(older);
+  expect(verdict).toBe("unsatisfiable");
+  expect(why.map(({ message }) => message).join()).toMatch(/older build, which knows no `inputs`/);
+  const { cluster } = api.master.control.state;
+  const version = cluster.get("version") ?? NEWEST_VERSION;
+  cluster.set("version", TAKES_INPUTS - 1);
+  const refused = await api.call("POST", "/jobs", bodyOf({ inputs: [input] }));
+  cluster.set("version", version);
+  expect(refused.status).toBe(503);
+  expect(JSON.stringify(refused.body)).toContain("when all of them run this build");
 });

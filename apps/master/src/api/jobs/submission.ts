@@ -7,7 +7,7 @@ import {
   type SubmitJob,
 } from "@heddle/contracts/api/job-spec";
 import { validate } from "@heddle/contracts/validation";
-import { versionOf } from "@heddle/control/cluster-version";
+import { TAKES_INPUTS, versionOf } from "@heddle/control/cluster-version";
 import { checkSubmission } from "@heddle/control/jobs/commands/submission";
 import { registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
@@ -51,7 +51,7 @@ export function checkedSpec(
   madeId = newJobId(Date.now()),
 ) {
   const { project } = submitter.caller;
-  const spec = afterInputs(readSpec({ project, ...withName(body, madeId) }, submitter));
+  const spec = afterInputs(readSpec({ project, ...withName(body, madeId) }, submitter), submitter);
   requireInProject(submitter.caller, "jobs:create", spec.project, "project");
   checkSecrets(spec, submitter);
   checkDependencies(spec, submitter);
@@ -70,8 +70,16 @@ function checkSecrets(
   requireInProject(caller, "secrets:use", project, "secret_variables");
 }
 
-/** A job waits for the jobs whose artifacts it starts with. */
-function afterInputs(spec: SubmitJob): SubmitJob {
+/**
+ * A job waits for the jobs whose artifacts it starts with. Throws `unavailable` while a master that
+ * may come to lead would start the job without them.
+ */
+function afterInputs(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): SubmitJob {
+  if ((spec.inputs?.length || spec.when?.length) && versionOf({ cluster }) < TAKES_INPUTS) {
+    const param = spec.inputs?.length ? "inputs" : "when";
+    const message = `The masters know no \`${param}\` of jobs yet: that begins when all of them run this build.`;
+    throw new AppError("unavailable", message, { param });
+  }
   const jobs = (spec.inputs ?? []).flatMap(({ job }) => job ?? []);
   return jobs.length === 0
     ? spec

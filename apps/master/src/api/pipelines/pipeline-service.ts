@@ -16,6 +16,7 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { jobOfCaller, noJob } from "../jobs/job-access.ts";
 import { newJobId } from "../jobs/job-id.ts";
 import { JobService } from "../jobs/job-service.ts";
+import { PipelineBlocks } from "./pipeline-blocks.ts";
 import { LABELS, viewPipeline, viewPlanned } from "./pipeline-view.ts";
 import { type PlannedJob, planPipeline } from "./plan.ts";
 import { PIPELINE, type StoredJob, storedPlan } from "./stored-plan.ts";
@@ -42,15 +43,18 @@ export class PipelineService {
   readonly #control: ControlPlane;
   readonly #jobs: JobService;
   readonly #changes: IdempotentChanges;
+  readonly #blocks: PipelineBlocks;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(JobService) jobs: JobService,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
+    @Inject(PipelineBlocks) blocks: PipelineBlocks,
   ) {
     this.#control = control;
     this.#jobs = jobs;
     this.#changes = changes;
+    this.#blocks = blocks;
   }
 
   /** Resolves when all its jobs are committed; after a refusal those before it are cancelled. */
@@ -130,7 +134,7 @@ export class PipelineService {
     const project = spec.project ?? requestCaller(request).project;
     const known = spec.reuse ? this.#succeeded(project) : new Map<string, string>();
     const jobs: Planned["jobs"][number][] = [];
-    for (const planned of planPipeline(spec)) {
+    for (const planned of planPipeline(spec, await this.#blocks.ofSteps(spec))) {
       const { inputs = [], when, ...rest } = planned.spec;
       const { name, queue } = spec;
       // Inputs and conditions come once its jobs have ids.

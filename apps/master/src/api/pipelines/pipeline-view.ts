@@ -1,5 +1,10 @@
 import type { JobSummary } from "@heddle/contracts/api/job-replies";
-import { type Block, blockId, PIPELINE_BLOCKS } from "@heddle/contracts/api/pipelines/blocks";
+import {
+  type Block,
+  blockId,
+  type InputPort,
+  type OutputPort,
+} from "@heddle/contracts/api/pipelines/blocks";
 import type {
   BlockView,
   PipelineJob,
@@ -93,11 +98,7 @@ export function viewSummary(job: JobSummary): PipelineSummary {
   return { id, object: "pipeline", name, project, state, submitted_at, ended_at };
 }
 
-export function viewBlocks(): readonly BlockView[] {
-  return [...PIPELINE_BLOCKS.values()].map(viewBlock);
-}
-
-function viewBlock(block: Block): BlockView {
+export function viewBlock(block: Block): BlockView {
   const { $schema: _, ...config } = z.toJSONSchema(block.config, {
     io: "input",
     unrepresentable: "any",
@@ -107,9 +108,18 @@ function viewBlock(block: Block): BlockView {
     id: blockId(block),
     object: "block",
     summary: block.summary,
-    inputs: Object.entries(block.inputs).map(([name, port]) => ({ name, ...port })),
-    outputs: Object.entries(outputs).map(([name, { type }]) => ({ name, type })),
+    ...viewPorts(block.inputs, outputs),
     config,
+  };
+}
+
+export function viewPorts(
+  inputs: Readonly<Record<string, InputPort>>,
+  outputs: Readonly<Record<string, OutputPort>>,
+) {
+  return {
+    inputs: Object.entries(inputs).map(([name, port]) => ({ name, ...port })),
+    outputs: Object.entries(outputs).map(([name, { type }]) => ({ name, type })),
   };
 }
 

@@ -6,18 +6,25 @@ import type { CallerRequest } from "../../http/access.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { JobList } from "../jobs/job-list.ts";
+import { PipelineBlocks } from "./pipeline-blocks.ts";
 import { PipelineService } from "./pipeline-service.ts";
-import { LABELS, viewBlocks, viewSummary } from "./pipeline-view.ts";
+import { LABELS, viewSummary } from "./pipeline-view.ts";
 import { PIPELINE } from "./stored-plan.ts";
 
 @Controller()
 export class PipelinesController {
   readonly #pipelines: PipelineService;
   readonly #list: JobList;
+  readonly #blocks: PipelineBlocks;
 
-  constructor(@Inject(PipelineService) pipelines: PipelineService, @Inject(JobList) list: JobList) {
+  constructor(
+    @Inject(PipelineService) pipelines: PipelineService,
+    @Inject(JobList) list: JobList,
+    @Inject(PipelineBlocks) blocks: PipelineBlocks,
+  ) {
     this.#pipelines = pipelines;
     this.#list = list;
+    this.#blocks = blocks;
   }
 
   @Serves(pipelineOperations.create)
@@ -50,7 +57,7 @@ export class PipelinesController {
 
   @Serves(pipelineOperations.blocks)
   blocks() {
-    return { object: "list" as const, data: viewBlocks() };
+    return { object: "list" as const, data: this.#blocks.list() };
   }
 
   @Serves(pipelineOperations.get)

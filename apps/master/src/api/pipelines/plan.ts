@@ -5,7 +5,6 @@ import {
   type Block,
   blockId,
   type OutputPort,
-  PIPELINE_BLOCKS,
   type PortType,
 } from "@heddle/contracts/api/pipelines/blocks";
 import type { JobInput } from "@heddle/contracts/api/pipelines/job-inputs";
@@ -41,6 +40,14 @@ const MAX_JOBS = 250;
 /** Variables of a shard's job: its number, how many there are, and its name. */
 const SHARD_VARIABLES = ["PIPELINE_SHARD", "PIPELINE_SHARDS", "PIPELINE_SHARD_NAME"] as const;
 
+/** What the steps of a pipeline run. */
+export interface StepBlocks {
+  /** By step, its block or why a plugin refuses its config; without an entry there is none. */
+  readonly bySteps: ReadonlyMap<string, Block | readonly ValidationFault[]>;
+  /** The ids of all blocks. */
+  readonly known: readonly string[];
+}
+
 interface KnownStep {
   readonly name: string;
   readonly step: PipelineStep;
@@ -51,7 +58,7 @@ interface KnownStep {
 }
 
 /** The jobs of a pipeline, each after those that it needs. Throws with all faults. */
-export function planPipeline(spec: PipelineSpec): readonly PlannedJob[] {
+export function planPipeline(spec: PipelineSpec, blocks: StepBlocks): readonly PlannedJob[] {
   const faults: ValidationFault[] = [];
   const fault = (param: string, message: string) =>
     faults.push({
@@ -61,7 +68,7 @@ export function planPipeline(spec: PipelineSpec): readonly PlannedJob[] {
     });
   const known = new Map<string, KnownStep>();
   for (const [name, step] of Object.entries(spec.steps)) {
-    const read = readStep(name, step, faults);
+    const read = readStep(name, step, blocks, faults);
     if (read) known.set(name, read);
   }
   for (const each of known.values()) edgeFaults(each, known, spec, fault);
@@ -89,27 +96,41 @@ function refusal(faults: readonly ValidationFault[]): AppError {
   return new AppError("unprocessable", message, { param, cause: new RequestFaults(faults) });
 }
 
-function readStep(name: string, step: PipelineStep, faults: ValidationFault[]) {
+function readStep(
+  name: string,
+  step: PipelineStep,
+  { bySteps, known }: StepBlocks,
+  faults: ValidationFault[],
+) {
   const at = `steps.${name}`;
-  const [wanted = "", version] = step.block.split("@");
-  const block = PIPELINE_BLOCKS.get(wanted);
-  if (!block || (version !== undefined && Number(version) !== block.version)) {
-    const names = [...PIPELINE_BLOCKS.values()].map(blockId).join(", ");
+  const block = bySteps.get(name);
+  if (!block) {
+    const names = known.join(", ");
     const message = `Invalid value for '${at}.block': there is no block ${step.block}; there are ${names}.`;
     faults.push({ param: `${at}.block`, code: "invalid_value", message });
     return undefined;
   }
-  const { data, faults: found } = check(block.config, step.config);
-  for (const each of found) {
-    const param = `${at}.config${each.param === "" ? "" : `.${each.param}`}`;
-    faults.push({ ...each, param, message: each.message.replace(`'${each.param}'`, `'${param}'`) });
+  if (!("job" in block)) {
+    for (const each of block) faults.push(each);
+    return undefined;
   }
+  const { data, faults: found } = check(block.config, step.config);
+  for (const each of configFaults(at, found)) faults.push(each);
   if (!data) return undefined;
   const config = data as never;
   const { shards } = step;
   const named =
     typeof shards === "number" ? Array.from({ length: shards }, (_, at) => `${at}`) : shards;
   return { name, step, block, config, outputs: block.outputs(config), shards: named };
+}
+
+/** Faults of the config of the step at `at`, with their places in the pipeline. */
+export function configFaults(at: string, faults: readonly ValidationFault[]): ValidationFault[] {
+  return faults.map((each) => {
+    const param = `${at}.config${each.param === "" ? "" : `.${each.param}`}`;
+    const message = each.message.replace(`'${each.param}'`, `'${param}'`);
+    return { ...each, param, path: undefined, message };
+  });
 }
 
 /** The faults of a step's inputs: unknown names, missing ones, and other types. */
@@ -222,8 +243,9 @@ function jobsOf(
       inputs.map(({ name: input, from, artifact }) => [input, jobs[from]!.key, artifact]),
       step.when,
       environment_variables,
+      ...(step.secret_variables ? [step.secret_variables] : []),
     ]);
-    const { resources, retry_limit, max_runtime_hours, tasks, when } = step;
+    const { resources, retry_limit, max_runtime_hours, tasks, when, secret_variables } = step;
     const spec = {
       ...runs,
       environment_variables,
@@ -231,6 +253,7 @@ function jobsOf(
       retry_limit,
       ...(max_runtime_hours === undefined ? {} : { max_runtime_hours }),
       ...(tasks === undefined ? {} : { tasks }),
+      ...(secret_variables === undefined ? {} : { secret_variables }),
       ...(when.length === 0 ? {} : { when }),
       inputs: own as JobInput[],
     };

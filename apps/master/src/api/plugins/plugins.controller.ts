@@ -55,6 +55,7 @@ function viewPlugin(status: PluginStatus): PluginView {
     algorithms: description?.algorithms ?? [],
     environments: description?.environments ?? [],
     commands: description?.commands ?? [],
+    blocks: (description?.blocks ?? []).map((block) => block.name),
     config_schema: config,
     calls,
     restarts,

@@ -52,6 +52,7 @@ const REJECTIONS: Readonly<Record<NodeFilter, string>> = {
   executor: "do not offer its executor",
   algorithm: "do not offer its algorithm",
   profile: "do not offer its `container_options.profile`",
+  feature: "have a worker of an older build, which knows no `inputs` and no `when`",
   plugin: "are excluded by a plugin's filter",
   gpu: "have no GPUs",
   gpu_index: "have no GPU with the index of the requested device",
@@ -83,7 +84,7 @@ export function blockerText(blocker: Blocker): string {
   const { reason, resource, requested, free, limit, rejected, wanted, offered } = blocker;
   if (reason === "NoNodes") return `${reason}: ${NO_NODES}`;
   if (reason === "DependencyWait") return `${reason}: ${dependenciesText(blocker)}`;
-  if (offered) {
+  if (offered && resource !== "feature") {
     const list = offered.length > 0 ? offered.join(", ") : "none";
     return `${reason}: no node that may run the job offers the ${resource} ${wanted}; the nodes offer: ${list}`;
   }

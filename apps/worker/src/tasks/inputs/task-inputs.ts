@@ -1,4 +1,4 @@
-import { mkdir, readFile, rename, stat } from "node:fs/promises";
+import { chmod, mkdir, readFile, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeBeneath } from "@heddle/base/beneath";
 import { toAppError } from "@heddle/base/errors";
@@ -11,6 +11,7 @@ import type { TaskInput__Output } from "@heddle/contracts/generated/heddle/v1/Ta
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import type { ArtifactStore } from "../../artifacts/artifact-store.ts";
+import type { PullAccess } from "../../artifacts/object-source.ts";
 import type { TaskDirectory } from "../../records/task-directory.ts";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import { LaunchError } from "../executors/executor.ts";
@@ -19,10 +20,8 @@ import { LaunchError } from "../executors/executor.ts";
 const MAX_VALUE_BYTES = 1_048_576;
 
 /** How a worker has what tasks start with. */
-export interface InputSources {
+export interface InputSources extends PullAccess {
   readonly readArtifact: ArtifactBytes;
-  /** Hosts of sources besides the Hugging Face hub's. */
-  readonly allowedHosts: readonly string[];
 }
 
 /** What tasks leave, and what they start with. */
@@ -49,7 +48,7 @@ export async function bringInputs(
   const inputs = spec.inputs ?? [];
   const missing = inputs.find(({ skipped }) => skipped);
   if (missing) return `${SKIPPED}its input ${missing.name} is of a job that was skipped`;
-  if (inputs.length > 0) await mkdir(directory.inputs, { recursive: true, mode: 0o700 });
+  if (inputs.length > 0) await mkdir(directory.inputs, { recursive: true, mode: 0o755 });
   for (const input of inputs) await bring(input, id.jobId, directory, sources, signal);
   const conditions = jobConditions.parse(JSON.parse(spec.when || "[]"));
   for (const condition of conditions) {
@@ -63,7 +62,7 @@ async function bring(
   { name, source, sha256, bytes }: TaskInput__Output,
   jobId: string,
   directory: TaskDirectory,
-  { readArtifact, allowedHosts }: InputSources,
+  sources: InputSources,
   signal: AbortSignal,
 ): Promise<void> {
   if (source === "") {
@@ -76,11 +75,13 @@ async function bring(
   const weights = { key: jobId.toLowerCase(), file, sources: [source], sha256, sizeBytes: bytes };
   try {
     const path = await pullWeights(bytes > 0 ? weights : { ...weights, sizeBytes: undefined }, {
+      allowedHosts: sources.allowedHosts,
+      readers: { artifact: sources.readArtifact, object: sources.readObject },
       cacheDirectory: pulled,
-      allowedHosts,
-      readArtifact,
       signal,
     });
+    // The user of an image may be any; the folder around has the mode that keeps others out.
+    await chmod(path, 0o644);
     await rename(path, join(directory.inputs, name));
   } catch (error) {
     signal.throwIfAborted();

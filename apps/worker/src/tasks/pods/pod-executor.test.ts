@@ -1,7 +1,10 @@
 // holds: task-pod
 
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
@@ -15,6 +18,14 @@ if (why !== undefined) console.log(`tasks in Pods are not tested: ${why}`);
 const spec = { executor: "container", containerImage: "team/image:1" };
 const sh = (line: string): Partial<TaskSpec> => ({ ...spec, command: ["/bin/sh", "-c", line] });
 
+/** An address on loopback where these bytes are. */
+async function servedFile(bytes: Buffer): Promise<string> {
+  const server = createServer((_request, reply) => reply.end(bytes)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
 describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 }, () => {
   const leader = new TestLeader();
   const kubernetes = new KubernetesDouble(leader.folder);
@@ -22,7 +33,8 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
   const templateFile = join(leader.folder, "template.json");
   const profilesFile = join(leader.folder, "profiles.json");
   const more = { gpuResource: "nvidia.com/gpu", templateFile, profilesFile };
-  const startWorker = () => leader.startWorker({ pods: kubernetes.settings(more) });
+  const weightsHosts = ["127.0.0.1"];
+  const startWorker = () => leader.startWorker({ pods: kubernetes.settings(more), weightsHosts });
   let worker: Awaited<ReturnType<typeof startWorker>>;
   beforeAll(async () => {
     writeFileSync(templateFile, JSON.stringify({ metadata: { annotations: { team: "a" } } }));
@@ -48,6 +60,7 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     expect(leader.register?.labels).toMatchObject({
       "heddle/gpus": "pods",
       "heddle/profile-reader": "true",
+      "heddle/feature-inputs": "true",
     });
     expect(gpus[0]).toMatchObject({ name: "NVIDIA-H100", memoryBytes: 81_559 * 2 ** 20 });
   });
@@ -71,6 +84,26 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     expect(session.progressLines.at(-1)).toBe('{"step":7}');
     expect(existsSync(join(leader.folder, "worker/checkpoints/job_A/c1"))).toBe(true);
     expect(kubernetes.names).toEqual([]);
+  });
+
+  it("pods: inputs lie in the task's folder; an unmet condition makes no Pod", async () => {
+    const bytes = Buffer.from("0.25");
+    const host = await servedFile(bytes);
+    const sha256 = createHash("sha256").update(bytes).digest("hex");
+    const inputs = [{ name: "score", source: `${host}/score`, sha256, bytes: 0, skipped: false }];
+    const what = { ...sh('cat "$HEDDLE_INPUT_DIR/score"'), inputs };
+    await session.start(what, taskId(11));
+    const { exit } = await session.reaches("exited", taskId(11));
+    expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+    await until("the log was received", () => leader.isComplete(11));
+    expect(leader.log(11)).toBe("0.25");
+    const made = kubernetes.made.length;
+    const when = JSON.stringify([{ input: "score", at_least: 0.5 }]);
+    await session.lease({ ...what, when }, taskId(12));
+    session.send({ start: { task: taskId(12), peers: [] } });
+    const skipped = await session.reaches("exited", taskId(12));
+    expect(skipped.exit).toMatchObject({ message: "skipped: score is 0.25, below 0.5" });
+    expect(kubernetes.made).toHaveLength(made);
   });
 
   it("pods: a Pod is bound to the node, restricted, and asks the plugin for devices", () => {

@@ -24,6 +24,10 @@ export const WEIGHT_SOURCES = {
     form: "artifact://job/attempt/rank/name",
     meaning: "What a job has left, from its worker through a master; needs the `sha256`.",
   },
+  s3: {
+    form: "s3://bucket/key",
+    meaning: "An object of a bucket that workers allow, read with their key.",
+  },
   builtin: {
     form: "builtin://tiny[?seed=1&context=8192]",
     meaning: "Random weights; `builtin://tiny-adapter[?seed=1]` is a LoRA adapter for them.",

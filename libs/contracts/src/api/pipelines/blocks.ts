@@ -4,7 +4,7 @@ import type { JobSpec } from "../job-spec.ts";
 import { inputName, type JobInput } from "./job-inputs.ts";
 
 /** What flows between steps: files, by what they hold. `any` takes all of them. */
-const PORT_TYPES = ["any", "file", "dataset", "model", "metrics", "scores"] as const;
+export const PORT_TYPES = ["any", "file", "dataset", "model", "metrics", "scores"] as const;
 export type PortType = (typeof PORT_TYPES)[number];
 
 export interface InputPort {
@@ -174,9 +174,12 @@ const datasetConfig = z
     source: z
       .string()
       .max(2_048)
-      .regex(/^(https?|hf):\/\/\S+$/, "expected https://... or hf://OWNER/REPO/PATH")
+      .regex(
+        /^(https?|hf|s3):\/\/\S+$/,
+        "expected https://..., s3://BUCKET/KEY or hf://OWNER/REPO/PATH",
+      )
       .optional()
-      .describe("A file of the network, from a host that the workers allow."),
+      .describe("A file of the network, from a host or bucket that the workers allow."),
     path: z.string().min(1).max(4_096).optional().describe("In its place: a file of the workers."),
     sha256,
   })
@@ -200,7 +203,7 @@ const dataset = block({
 
 const batchInference = block({
   name: "batch-inference",
-  summary: "Runs the calls of a file, as of a batch; its environment_variables have API_KEY.",
+  summary: "Runs the calls of a file, as of a batch; its secret_variables have API_KEY.",
   config: z.strictObject({
     endpoint: z
       .string()
@@ -215,20 +218,43 @@ const batchInference = block({
       .string()
       .regex(/^[1-9]\d{0,2}[hd]$/, "expected a number of hours or days, as `24h`")
       .default("24h"),
+    model: z
+      .string()
+      .max(200)
+      .regex(/^[A-Za-z0-9][\w.:-]*$/, "expected a model's id")
+      .optional()
+      .describe("Waits, for an hour at most, until this model is ready."),
   }),
   inputs: { requests: { type: "any", required: true }, model: { type: "model", required: false } },
   outputs: () => ({ answers: { type: "dataset", artifact: "answers" } }),
-  job: ({ endpoint, calls, window }) => ({
-    command: batchScript(endpoint.replace(/\/+$/, ""), calls, window),
-  }),
+  job: (config) => ({ command: batchScript(config) }),
 });
 
+interface BatchConfig {
+  readonly endpoint: string;
+  readonly calls: string;
+  readonly window: string;
+  readonly model?: string | undefined;
+}
+
 /** Uploads the calls, has them run as a batch, waits, and downloads the answers. */
-function batchScript(endpoint: string, calls: string, window: string): string {
+function batchScript({ endpoint: given, calls, window, model }: BatchConfig): string {
+  const endpoint = given.replace(/\/+$/, "");
+  const isReady = `call '${endpoint}/api/v1/models/${model}' 2>/dev/null | grep -q '"status": *"ready"'`;
+  const ready =
+    model === undefined
+      ? ""
+      : `tries=0
+until ${isReady}; do
+  tries=$((tries + 1))
+  test $tries -lt 3600 || { echo 'the model ${model} is not ready' >&2; exit 1; }
+  sleep 1
+done
+`;
   const body = `{\\"input_file_id\\": \\"$file\\", \\"endpoint\\": \\"${calls}\\", \\"completion_window\\": \\"${window}\\"}`;
   return `set -eu
-call() { curl -sS --fail-with-body --retry 5 -H "Authorization: Bearer $API_KEY" "$@"; }
-field() { tr -d '\\n' | sed -n 's/.*"'"$1"'": *"\\([^"]*\\)".*/\\1/p'; }
+call() { printf 'Authorization: Bearer %s\\n' "$API_KEY" | curl -sS --fail-with-body --retry 5 --retry-connrefused -H @- "$@"; }
+${ready}field() { tr -d '\\n' | sed -n 's/.*"'"$1"'": *"\\([^"]*\\)".*/\\1/p'; }
 file=$(call -F purpose=batch -F "file=@$HEDDLE_INPUT_DIR/requests;filename=requests.jsonl" '${endpoint}/api/v1/files' | sed 's/,.*//' | field id)
 batch=$(call -H 'Content-Type: application/json' -d "${body}" '${endpoint}/api/v1/batches' | sed 's/,.*//' | field id)
 while :; do

@@ -2,6 +2,9 @@ import { z } from "zod";
 
 /** What a job starts with: artifacts of other jobs and files of the network, and conditions on them. */
 
+/** The label of workers whose builds bring inputs and check conditions; others would ignore both. */
+export const FEATURE_LABEL = "heddle/feature-";
+export const INPUTS_FEATURE = "inputs";
 /** How the message of a task begins that its worker has skipped. */
 export const SKIPPED = "skipped: ";
 /** Of one job. */
@@ -27,9 +30,14 @@ const jobInput = z
     source: z
       .string()
       .max(2_048)
-      .regex(/^(https?|hf):\/\/\S+$/, "expected https://... or hf://OWNER/REPO/PATH")
+      .regex(
+        /^(https?|hf|s3):\/\/\S+$/,
+        "expected https://..., s3://BUCKET/KEY or hf://OWNER/REPO/PATH",
+      )
       .optional()
-      .describe("In place of `job`: https:// or hf:// of a host that the workers allow."),
+      .describe(
+        "In place of `job`: https://, s3:// or hf:// of a host or bucket that the workers allow.",
+      ),
     sha256: z
       .string()
       .regex(/^[0-9a-f]{64}$/, "expected 64 lower-case hexadecimal digits")

@@ -17,14 +17,23 @@ const edge = z
   .max(200)
   .regex(/^[a-z][a-z0-9-]*\.[A-Za-z0-9][A-Za-z0-9._-]*$/, "expected STEP.OUTPUT, as train.model");
 
-const { resources, environment_variables, retry_limit, max_runtime_hours, tasks } =
-  submitJobRequest.shape;
+const {
+  resources,
+  environment_variables,
+  secret_variables,
+  retry_limit,
+  max_runtime_hours,
+  tasks,
+} = submitJobRequest.shape;
 
 const step = z.strictObject({
   block: z
     .string()
-    .regex(/^[a-z][a-z0-9-]{0,62}(@\d{1,6})?$/, "expected a block's name, as `shell` or `shell@1`")
-    .describe("What runs: a block, with or without its version."),
+    .regex(
+      /^([A-Za-z0-9][\w.-]{0,127}\/)?[a-z][a-z0-9-]{0,62}(@\d{1,6})?$/,
+      "expected a block's name, as `shell`, `shell@1` or `PLUGIN/BLOCK`",
+    )
+    .describe("What runs: a block, with or without its version; a plugin's as `PLUGIN/BLOCK`."),
   config: z.record(z.string().max(128), z.unknown()).default({}).describe("By the block's schema."),
   inputs: z
     .record(inputName, edge)
@@ -45,6 +54,7 @@ const step = z.strictObject({
     .describe("Runs it once for each shard: a number of them, or their names."),
   resources,
   environment_variables,
+  secret_variables,
   retry_limit,
   max_runtime_hours,
   tasks,

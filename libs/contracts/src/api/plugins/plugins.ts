@@ -32,6 +32,7 @@ const pluginSchema = z
     algorithms: names,
     environments: names,
     commands: z.array(z.object({ name: z.string(), summary: z.string() })),
+    blocks: names.describe("Kinds of steps of pipelines."),
     config_schema: z
       .record(z.string(), z.unknown())
       .nullable()

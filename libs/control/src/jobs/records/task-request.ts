@@ -1,4 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
+import { FEATURE_LABEL, INPUTS_FEATURE } from "@heddle/contracts/api/pipelines/job-inputs";
 import {
   type LabelSelector,
   type NeededOffer,
@@ -119,7 +120,7 @@ export function requestedFragments({ algorithm, config }: SubmitJob): number {
   return isCut ? Math.floor(fragments) : 1;
 }
 
-/** What a node must offer to run the job's program or its algorithm; profiles are labels of workers. */
+/** What a node must offer to run the job; profiles and features are labels of workers. */
 function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const executor = executorOf(spec);
   const needed: NeededOffer[] = [{ kind: "executor", name: executor, labelPrefix: EXECUTOR_LABEL }];
@@ -130,6 +131,9 @@ function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const profile = spec.container_options?.profile;
   if (profile !== undefined) {
     needed.push({ kind: "profile", name: profile, labelPrefix: PROFILE_LABEL });
+  }
+  if (spec.inputs?.length || spec.when?.length) {
+    needed.push({ kind: "feature", name: INPUTS_FEATURE, labelPrefix: FEATURE_LABEL });
   }
   return needed;
 }
