@@ -14,6 +14,7 @@ import { closeContext } from "@heddle/rpc/nest/close-context";
 import type { INestApplicationContext } from "@nestjs/common";
 import { readAuthFile } from "./config/auth-file.ts";
 import { type MasterConfig, readConfig, readConfigFile, secretPathsOf } from "./config/config.ts";
+import { ConfigReload } from "./config/config-reload.ts";
 import { VERSION } from "./config/version.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./control-plane/catalog/seed.ts";
 import { readJoinToken } from "./control-plane/enrollment/master-credentials.ts";
@@ -61,6 +62,7 @@ export async function runMaster(
     );
     if (!running) return;
     endOnSignals(running);
+    await ConfigReload.onSignal(config, { args, env: process.env }, running.logger);
     endWhenRemoved(running, removed.promise);
     void full.promise.then((error) => running.close().then(() => goOn(error)));
     // Last, because its reader may send a signal at once.

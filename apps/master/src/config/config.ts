@@ -156,13 +156,22 @@ export async function readConfigFile(
   return readSettingsFile("--config", path);
 }
 
+/** All settings by their names, as read from flags, variables, the file and the defaults. */
+export function readAllSettings(
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+  file?: SettingsFile,
+): MasterSettings {
+  return readSettings({ flags: parseFlags(args), env, file });
+}
+
 /** Reads the configuration, or throws one `invalid_value` that lists every fault. */
 export function readConfig(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
   file?: SettingsFile,
 ): MasterConfig {
-  const settings = readSettings({ flags: parseFlags(args), env, file });
+  const settings = readAllSettings(args, env, file);
   const leaves = leavesLoopback(settings);
   const tls = settings.tls || (leaves && !settings.insecure_nodes);
   const dataDirectory = resolve(settings.data.replace(/^~(?=\/|$)/, homedir()));

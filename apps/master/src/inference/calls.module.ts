@@ -10,26 +10,25 @@ import { InFlight } from "./in-flight.ts";
     {
       provide: InFlight,
       inject: [MASTER_CONFIG],
-      useFactory: ({ maxCalls, maxReadingBytes }: MasterConfig) =>
-        new InFlight(maxCalls, maxReadingBytes),
+      useFactory: (config: MasterConfig) => new InFlight(config),
     },
   ],
   exports: [InFlight],
 })
 export class CallsModule implements BeforeApplicationShutdown {
   readonly #inFlight: InFlight;
-  readonly #drainMs: number;
+  readonly #config: Pick<MasterConfig, "drainMs">;
 
   constructor(
     @Inject(InFlight) inFlight: InFlight,
-    @Inject(MASTER_CONFIG) { drainMs }: Pick<MasterConfig, "drainMs">,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "drainMs">,
   ) {
     this.#inFlight = inFlight;
-    this.#drainMs = drainMs;
+    this.#config = config;
   }
 
   /** The drain, while the HTTP server still serves. */
   beforeApplicationShutdown(): Promise<void> {
-    return this.#inFlight.close(this.#drainMs);
+    return this.#inFlight.close(this.#config.drainMs);
   }
 }

@@ -3,7 +3,7 @@ import { InFlight } from "./in-flight.ts";
 
 // holds: bound-calls
 test("calls in flight: their requests are bounded in bytes, what they read included", () => {
-  const inFlight = new InFlight(10, 100);
+  const inFlight = new InFlight({ maxCalls: 10, maxReadingBytes: 100 });
   // The largest request is served where no other one is.
   const large = inFlight.enter(150);
   inFlight.enter();

@@ -1,18 +1,20 @@
 import { AppError } from "@heddle/base/errors";
+import type { MasterConfig } from "../config/config.ts";
+
+/** Read at each use: they may change. */
+type Bounds = Pick<MasterConfig, "maxCalls" | "maxReadingBytes">;
 
 /** The running calls: their bounds in count and bytes, and their end at shutdown. */
 export class InFlight {
-  readonly #maxCalls: number;
-  readonly #maxBytes: number;
+  readonly #bounds: Bounds;
   /** By call: the bytes of what it asks. */
   readonly #calls = new Map<AbortController, number>();
   #bytes = 0;
   #onIdle: (() => void) | undefined;
   #closing = false;
 
-  constructor(maxCalls: number, maxBytes: number) {
-    this.#maxCalls = maxCalls;
-    this.#maxBytes = maxBytes;
+  constructor(bounds: Bounds) {
+    this.#bounds = bounds;
   }
 
   get size(): number {
@@ -29,7 +31,8 @@ export class InFlight {
    */
   enter(bytes = 0): AbortController {
     if (this.#closing) throw shuttingDown();
-    if (this.#calls.size >= this.#maxCalls) throw full(`${this.#maxCalls} calls`);
+    const { maxCalls } = this.#bounds;
+    if (this.#calls.size >= maxCalls) throw full(`${maxCalls} calls`);
     const call = new AbortController();
     this.hold(call, bytes);
     return call;
@@ -38,7 +41,7 @@ export class InFlight {
   /** Counts further bytes of the call. Throws at the bound, unless no other call has any. */
   hold(call: AbortController, bytes: number): void {
     const own = this.#calls.get(call) ?? 0;
-    if (bytes > 0 && this.#bytes > own && this.#bytes + bytes > this.#maxBytes) {
+    if (bytes > 0 && this.#bytes > own && this.#bytes + bytes > this.#bounds.maxReadingBytes) {
       throw full(`calls with ${this.#bytes} bytes`);
     }
     this.#calls.set(call, own + bytes);

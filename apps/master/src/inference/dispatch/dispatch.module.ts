@@ -36,14 +36,17 @@ export class DispatchModule implements OnApplicationShutdown {
 function openDispatch(
   registry: NodeRegistry,
   control: ControlPlane,
-  { maxQueued, maxWaitMs, fixedTimes }: MasterConfig,
+  config: MasterConfig,
 ): ReplicaDispatch {
   return new ReplicaDispatch({
     replicas: new RegistryReplicas(registry, control),
     clock: systemClock,
     random: Math.random,
-    maxQueued,
-    maxWaitMs,
-    maxLoadingWaitMs: fixedTimes.maxLoadingWaitMs,
+    maxQueued: config.maxQueued,
+    // It may change.
+    get maxWaitMs() {
+      return config.maxWaitMs;
+    },
+    maxLoadingWaitMs: config.fixedTimes.maxLoadingWaitMs,
   });
 }
