@@ -77,13 +77,13 @@ export async function fetchSource(source: RemoteSource, context: PullContext): P
       });
     case "artifact": {
       const { artifact } = context.readers;
-      if (!artifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
+      if (!artifact) throw unreadable(source);
       const read = (at: number, signal: AbortSignal) => artifact(source, at, signal);
       return appendChunks(read, "the artifact's worker", context);
     }
     case "s3": {
       const { object } = context.readers;
-      if (!object) throw new PermanentFault("no bucket is on the allow-list");
+      if (!object) throw unreadable(source);
       const read = (at: number, signal: AbortSignal) => object(source, at, signal);
       return appendChunks(read, "the object store", context);
     }
@@ -132,6 +132,20 @@ async function fetchOci(
   if (sha256 !== blob.sha256) throw new PermanentFault("the layer does not have its digest");
 }
 
+/** The fault of a source that this worker has no reader for. */
+export function unreadable({ kind }: WeightsSource): PermanentFault {
+  const isObject = kind === "s3";
+  return new PermanentFault(
+    isObject ? "no bucket is on the allow-list" : "only a worker of a cluster can have artifacts",
+  );
+}
+
+/** An error of a store; a PermanentFault where another try would repeat it. */
+export function lasting(error: unknown): unknown {
+  const isHopeless = error instanceof AppError && HOPELESS.has(error.code);
+  return isHopeless ? new PermanentFault(reasonOf(error), { cause: error }) : error;
+}
+
 /** Appends what `read` gives to the part, from where that ends. */
 async function appendChunks(
   read: (at: number, signal: AbortSignal) => AsyncIterable<Uint8Array>,
@@ -156,9 +170,7 @@ async function appendChunks(
       context.onProgress(at, total);
     }
   } catch (error) {
-    const code = error instanceof AppError ? error.code : undefined;
-    if (code === undefined || !HOPELESS.has(code)) throw error;
-    throw new PermanentFault(reasonOf(error), { cause: error });
+    throw lasting(error);
   } finally {
     idle.stop();
     await file.close();

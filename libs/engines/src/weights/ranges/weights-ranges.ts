@@ -1,8 +1,7 @@
 import { fileURLToPath } from "node:url";
-import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { WeightsSource } from "@heddle/contracts/weights-source";
-import { hubHeaders, hubUrl, type PullContext } from "../fetch-source.ts";
+import { hubHeaders, hubUrl, lasting, type PullContext, unreadable } from "../fetch-source.ts";
 import { locateOciBlob } from "../oci-download.ts";
 import {
   checkedSources,
@@ -65,7 +64,9 @@ function rangesOf(source: WeightsSource, context: PullContext): SizedSource {
     case "file":
       return localFile(source.url, name);
     case "artifact":
-      return artifactRanges(source, name, context);
+      return storeRanges(source, name, context.readers.artifact, context);
+    case "s3":
+      return storeRanges(source, name, context.readers.object, context);
     case "npm":
     case "pypi":
     case "builtin":
@@ -97,10 +98,14 @@ function localFile(url: URL, name: string): SizedSource {
   };
 }
 
-function artifactRanges(
-  artifact: Extract<WeightsSource, { kind: "artifact" }>,
+/** Of a store that this worker may read, if there is a reader for it. */
+function storeRanges<Source extends WeightsSource>(
+  source: Source,
   name: string,
-  { readArtifact, spec }: PullContext,
+  reader:
+    | ((source: Source, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>)
+    | undefined,
+  { spec }: PullContext,
 ): SizedSource {
   return {
     name,
@@ -109,17 +114,16 @@ function artifactRanges(
       return spec.sizeBytes;
     },
     async *read(offset, bytes, signal) {
-      if (!readArtifact) throw new PermanentFault("only a worker of a cluster can have artifacts");
+      if (!reader) throw unreadable(source);
       let left = bytes;
       try {
-        for await (const chunk of readArtifact(artifact, offset, signal)) {
+        for await (const chunk of reader(source, offset, signal)) {
           yield chunk.subarray(0, left);
           left -= Math.min(left, chunk.length);
           if (left === 0) return;
         }
       } catch (error) {
-        const isGone = error instanceof AppError && error.code === "not_found";
-        throw isGone ? new PermanentFault(error.message, { cause: error }) : error;
+        throw lasting(error);
       }
     },
   };
