@@ -9,7 +9,7 @@ import {
 import type { Logger } from "@heddle/observability/logger";
 import { type MasterConfig, readAllSettings, readConfig, readConfigFile } from "./config.ts";
 
-/** Settings that may change while the master runs: what they set is read anew at each use. */
+/** Settings that may change while the master runs: what they set is read at each use. */
 const LIVE_SETTINGS = {
   cors_origins: "corsOrigins",
   drain_ms: "drainMs",
