@@ -1,3 +1,4 @@
+import { stat } from "node:fs/promises";
 import { pathToFileURL } from "node:url";
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
@@ -8,7 +9,9 @@ import { modelIdOf } from "./model-id.ts";
 /** Registers a local GGUF file under a model id made from its name, and returns that id. */
 export async function registerModelFile({ models }: Heddle, path: string): Promise<string> {
   const id = modelIdOf(path);
-  const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href] };
+  // By its size the cluster knows that workers must divide it.
+  const { size } = await stat(path);
+  const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href], size_bytes: size };
   const contextWindow = await contextWindowOf(path);
   const body: ModelSpec = {
     id,

@@ -334,12 +334,13 @@ export function loadBlocker(live: readonly NodeView[], control: ControlPlane): L
 export function modelMemory(
   live: readonly NodeView[],
   control: ControlPlane,
-): (nodeId: string, isOwn: (deployment: string) => boolean) => number {
+): (nodeId: string, isOwn: (deployment: string) => boolean) => number | undefined {
   const byId = new Map(live.map((view) => [view.id, view]));
   const machineOf = machinesOf(live, control);
   return (nodeId, isOwn) => {
     const view = byId.get(nodeId);
-    if (!view) return 0;
+    // What it offers is known shortly after it has attached.
+    if (!view?.offer) return undefined;
     const parts = memoryLimitsOf(machineOf(view))
       .filter(({ views }) => views.includes(view))
       .map((limited) => {

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { statSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { toAppError } from "@heddle/base/errors";
 import {
@@ -32,7 +33,10 @@ export function profileSeed(profile: CatalogProfile): CatalogSeed {
 /** The seed of one GGUF file for all ids: an absolute path, present on every worker's machine. */
 export function fileSeed(path: string): CatalogSeed {
   const file = modelFileName(path);
-  const weights = { key: weightsKeyOf(file), file, sources: [pathToFileURL(path).href] };
+  const source = pathToFileURL(path).href;
+  // By its size the cluster knows that workers must divide it.
+  const sizeBytes = statSync(path, { throwIfNoEntry: false })?.size;
+  const weights = { key: weightsKeyOf(file), file, sources: [source], sizeBytes };
   const place = createHash("sha256").update(path).digest("hex").slice(0, 8);
   return { name: path, catalog: catalogOfFile(weights, place), replicas: "every-worker" };
 }

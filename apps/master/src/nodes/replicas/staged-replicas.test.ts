@@ -43,7 +43,7 @@ class Bench {
     });
   }
 
-  add(name: string, leaving?: StageCandidate["leaving"], memoryBytes = 500): void {
+  add(name: string, leaving?: StageCandidate["leaving"], memoryBytes: number | null = 500): void {
     const planStages = async (request: { workers?: { node?: string }[] | null }) => {
       this.plans++;
       const nodes = (request.workers ?? []).slice(0, 3).map(({ node = "" }) => node);
@@ -56,7 +56,7 @@ class Bench {
       register: { name, address: `${name}:1`, engineFeatures: ["stages"], fabric: "", rack: "" },
       replica: (key: string) => this.#reports.get(`${key}@${name}`),
     } as unknown as AttachedNode;
-    this.workers.set(name, { node, leaving, memoryBytes: () => memoryBytes });
+    this.workers.set(name, { node, leaving, memoryBytes: () => memoryBytes ?? undefined });
   }
 
   async places(staged = this.staged, isLeader = true): Promise<StagePlaces> {
@@ -127,6 +127,38 @@ test("staged replicas: a worker that stays away is replaced; others keep theirs"
   expect(nodesOf(after)).toEqual(["m c", "m#c/0 a", "m#c/1 d"]);
   expect(after.get("m#c/0")?.get("a")).toBe(before.get("m#c/0")?.get("a"));
   expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: without a spare a lost worker's stage waits for it, for a time", async () => {
+  const bench = new Bench("a", "b", "c");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.load(before);
+  bench.workers.delete("b");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(await bench.places()).toEqual(before);
+  bench.add("b");
+  bench.load(before);
+  expect(await bench.places()).toEqual(before);
+  bench.workers.delete("b");
+  await bench.places();
+  bench.nowMs += 3 * LATER_MS;
+  expect(nodesOf(await bench.places())).not.toEqual(nodesOf(before));
+});
+
+test("staged replicas: auto waits for the memory of workers that just attached", async () => {
+  const bench = new Bench();
+  for (const name of ["a", "b", "c"]) bench.add(name, undefined, null);
+  bench.spec = { ...SPEC, placement: undefined };
+  expect(await bench.places()).toEqual(new Map([["m", new Map()]]));
+  bench.nowMs += LATER_MS;
+  expect(await bench.places()).toEqual(new Map());
+  for (const name of ["a", "b", "c"]) bench.add(name);
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toHaveLength(3);
 });
 
 test("staged replicas: one that drains serves until another worker has the memory", async () => {

@@ -20,8 +20,12 @@ import {
 const RETRY = { baseMs: 500, maxMs: 30_000 };
 /** A worker that is away or drained for so long has lost its stage. */
 const AWAY_MS = 1_500;
+/** Where no other worker can take a lost stage, its own may come back: a restart takes seconds. */
+const RETURNS_MS = 20_000;
 /** A new leader takes up the replicas that workers report within this time. */
 const ADOPTS_MS = 3_000;
+/** Workers that attach say within this time what they offer. */
+const KNOWN_MS = 3_000;
 /** Workers that a plan considers. */
 const MAX_WORKERS = 16;
 
@@ -40,12 +44,15 @@ export interface StagedReplicasOptions {
 export interface StageCandidate {
   readonly node: Pick<AttachedNode, "id" | "replica" | "link" | "register">;
   readonly leaving: "draining" | "drained" | undefined;
-  /** Memory for replicas of a deployment, beside what jobs and other models hold. */
-  readonly memoryBytes: (deployment: string) => number;
+  /** Memory for replicas of a deployment, beside what else holds some; undefined if not known yet. */
+  readonly memoryBytes: (deployment: string) => number | undefined;
 }
 
-/** How a stage's worker has it: one that leaves serves on until another one takes over. */
-type Hold = "firm" | "leaving" | "lost";
+/**
+ * How a stage's worker has it. One that leaves serves until another one takes over; one that is lost
+ * may come back until it is gone.
+ */
+type Hold = "firm" | "leaving" | "lost" | "gone";
 
 /** What is known of one deployment's division. */
 interface Division {
@@ -70,6 +77,8 @@ export class StagedReplicas {
   readonly #divisions = new Map<string, Division>();
   /** By node: since when it is away. */
   readonly #awaySinceMs = new Map<string, number>();
+  /** By deployment: since when no worker's memory is known. */
+  readonly #unknownSinceMs = new Map<string, number>();
   #leaderSinceMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
   #dueMs = Number.POSITIVE_INFINITY;
@@ -88,6 +97,7 @@ export class StagedReplicas {
   clear(): void {
     this.#leaderSinceMs = undefined;
     this.#divisions.clear();
+    this.#unknownSinceMs.clear();
     this.#specs.clear();
   }
 
@@ -113,7 +123,10 @@ export class StagedReplicas {
     const places = new Map<string, Map<string, DeploymentSpec>>();
     for (const [key, record] of deployments) {
       const { spec } = record;
-      if (spec.engine !== "llama" || !this.#divides(record, candidates)) {
+      const divides = this.#divides(record, candidates);
+      // Neither whole nor divided for now.
+      if (divides === undefined) places.set(key, new Map());
+      if (spec.engine !== "llama" || !divides) {
         this.#divisions.delete(key);
         continue;
       }
@@ -132,21 +145,35 @@ export class StagedReplicas {
     }
     for (const key of this.#divisions.keys())
       if (!deployments.has(key)) this.#divisions.delete(key);
+    for (const key of this.#unknownSinceMs.keys())
+      if (!deployments.has(key)) this.#unknownSinceMs.delete(key);
     this.#forget(places);
     return places;
   }
 
-  /** Once divided or whole, a deployment without a wish stays so while a worker has it. */
-  #divides(record: DeploymentRecord, candidates: readonly StageCandidate[]): boolean {
+  /**
+   * Once divided or whole, a deployment without a wish stays so while a worker has it. Undefined for a
+   * short time where the memory of no worker is known, which decides.
+   */
+  #divides(record: DeploymentRecord, candidates: readonly StageCandidate[]): boolean | undefined {
     const { spec } = record;
     if (spec.engine === "llama" && (spec.placement?.mode ?? "auto") === "auto") {
       const held = candidates.flatMap(({ node }) => node.replica(spec.key) ?? []);
       if (held.length > 0) return held.some(({ stage }) => stage);
       if (this.#divisions.get(spec.key)?.replicas.length) return true;
     }
-    return isDivided(record, () =>
-      Math.max(0, ...candidates.map(({ memoryBytes }) => memoryBytes(spec.key))),
-    );
+    const known = candidates.flatMap(({ memoryBytes }) => memoryBytes(spec.key) ?? []);
+    const most = known.length > 0 ? Math.max(...known) : Number.POSITIVE_INFINITY;
+    if (known.length > 0) this.#unknownSinceMs.delete(spec.key);
+    else if (candidates.length > 0 && isDivided(record, () => 1)) {
+      const nowMs = this.#options.clock.monotonicMs();
+      const sinceMs = this.#unknownSinceMs.get(spec.key) ?? nowMs;
+      this.#unknownSinceMs.set(spec.key, sinceMs);
+      const leftMs = sinceMs + KNOWN_MS - nowMs;
+      if (leftMs > 0) this.#again(leftMs);
+      if (leftMs > 0) return undefined;
+    }
+    return isDivided(record, () => most);
   }
 
   #division(key: string): Division {
@@ -204,9 +231,11 @@ export class StagedReplicas {
     const nowMs = this.#options.clock.monotonicMs();
     const sinceMs = this.#awaySinceMs.get(node) ?? nowMs;
     this.#awaySinceMs.set(node, sinceMs);
-    const leftMs = sinceMs + AWAY_MS - nowMs;
-    if (leftMs <= 0) return "lost";
-    this.#again(leftMs);
+    const awayMs = nowMs - sinceMs;
+    if (awayMs >= AWAY_MS + RETURNS_MS) return "gone";
+    const isLost = awayMs >= AWAY_MS;
+    this.#again((isLost ? AWAY_MS + RETURNS_MS : AWAY_MS) - awayMs);
+    if (isLost) return candidate ? "gone" : "lost";
     return candidate ? "leaving" : "firm";
   }
 
@@ -268,7 +297,7 @@ export class StagedReplicas {
       weights: { key, file, sources: [...sources], sha256, sizeBytes, license },
       options: { ...spec.options },
       workers: free.map(({ node: { id }, memoryBytes }) => {
-        return { node: id, memoryBytes: memoryBytes(spec.key) };
+        return { node: id, memoryBytes: memoryBytes(spec.key) ?? 0 };
       }),
       maxStages: maxStagesOf(spec),
     });
@@ -316,22 +345,23 @@ function unused(
 
 /**
  * The replica with other workers for the stages that are lost or leave, so that the others keep
- * theirs. Undefined where the last stage is lost, or no worker has the memory for a lost one; one that
- * leaves stays then.
+ * theirs. Undefined where the last stage is lost, or no worker has the memory for one that is gone;
+ * others wait then.
  */
 function mended(
   replica: StagedReplica,
   holds: readonly Hold[],
   spares: readonly StageCandidate[],
 ): StagedReplica | undefined {
-  if (holds.at(-1) === "lost") return undefined;
+  if (holds.at(-1) === "lost" || holds.at(-1) === "gone") return undefined;
   const free = [...spares];
   const parts: StagePart[] = [];
   for (const [index, part] of replica.parts.entries()) {
     const isLast = index === replica.parts.length - 1;
-    const has = (spare: StageCandidate) => spare.memoryBytes(replica.of.key) >= part.memoryBytes;
+    const has = (spare: StageCandidate) =>
+      (spare.memoryBytes(replica.of.key) ?? 0) >= part.memoryBytes;
     const at = holds[index] === "firm" || isLast ? -1 : free.findIndex(has);
-    if (at < 0 && holds[index] === "lost") return undefined;
+    if (at < 0 && holds[index] === "gone") return undefined;
     const [spare] = at < 0 ? [] : free.splice(at, 1);
     parts.push(spare ? { ...part, node: spare.node.id } : part);
   }

@@ -8,6 +8,7 @@ import {
   SourceFault,
   UnreachableFault,
 } from "@heddle/engines/weights/source-fault";
+import { bulkChannelOptions } from "@heddle/rpc/channel-options";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { readWeightsMethod } from "@heddle/rpc/proto";
@@ -18,7 +19,7 @@ const INDEX_MS = 10_000;
 /** Another worker as a source of weights: all or parts of a file. */
 export function weightsPeer(address: string, credentials: NodeCredentials): WeightsPeer {
   async function* read(range: WeightsRange, signal: AbortSignal): AsyncGenerator<Buffer, void> {
-    const peer = new Peer(address, credentials, "worker");
+    const peer = new Peer(address, credentials, "worker", bulkChannelOptions);
     try {
       for await (const { data } of peer.serverStream(readWeightsMethod, range, signal)) yield data;
     } catch (error) {

@@ -4,6 +4,7 @@ import "reflect-metadata";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -55,9 +56,16 @@ afterAll(async () => {
   rmSync(cache, { recursive: true });
 });
 
-function joinFirst(options: { name?: string; build?: string; deployment?: string } = {}) {
-  const { name = "last", build = "one", deployment = "m#0" } = options;
-  const peer = { node: "n", address: bound.address, deployment, from: 2, to: 4, memoryBytes: 0 };
+interface Joining {
+  readonly name?: string;
+  readonly build?: string;
+  readonly deployment?: string;
+  readonly address?: string;
+}
+
+function joinFirst(options: Joining = {}) {
+  const { name = "last", build = "one", deployment = "m#0", address = bound.address } = options;
+  const peer = { node: "n", address, deployment, from: 2, to: 4, memoryBytes: 0 };
   const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
   const stage = { from: 4, to: 6, driver: name, peers: [peer], memoryBytes: 0, ...sizes };
   return joinPeers(stage, build, { clusterToken, node: { role: "worker", name } });
@@ -73,6 +81,31 @@ test("stages: bytes go both ways, also more than what is buffered", async () => 
   expect(Buffer.concat(got).equals(sent)).toBe(true);
   frames!.destroy();
 });
+
+test("stages: a partition between two of them ends their stream", async () => {
+  const proxy = createServer((near) => {
+    const far = connect(Number(bound.address.split(":").at(-1)), "127.0.0.1");
+    pairs.push([near, far]);
+    for (const socket of [near, far]) socket.on("error", () => undefined);
+    near.pipe(far).pipe(near);
+  });
+  const pairs: [Socket, Socket][] = [];
+  await once(proxy.listen(0, "127.0.0.1"), "listening");
+  const { port } = proxy.address() as AddressInfo;
+  const [frames] = await joinFirst({ address: `127.0.0.1:${port}` });
+  const ended = once(frames!, "close");
+  frames!.write("lost");
+  // No packet passes any more, and none says so.
+  for (const [near, far] of pairs) {
+    near.unpipe(far);
+    far.unpipe(near);
+    near.pause();
+    far.pause();
+  }
+  await ended;
+  for (const socket of pairs.flat()) socket.destroy();
+  proxy.close();
+}, 60_000);
 
 test("stages: only the worker with the last stage may join, with the same build", async () => {
   const prefix = `the stage of blocks 2 to 3 at ${bound.address}: `;

@@ -1,10 +1,13 @@
 // holds: shard-engine
 
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Ask } from "../../testing/engine-session.ts";
 import { StagedSession } from "../testing/staged-session.ts";
 
 const SILENCE_MS = 5_000;
+/** How long a slow stage does nothing, again and again. */
+const SLOW_MS = 50;
 
 /** A prompt of so many tokens. */
 const tokens = (count: number, seed = 0) =>
@@ -78,6 +81,22 @@ describe("an engine in three stages", () => {
     expect(adapted.error?.message).toMatch(/adapter.*divided between workers/);
     const same = await session.ask({ prompt: tokens(3), deterministic: true });
     expect(same.error).toMatchObject({ param: "deterministic" });
+  });
+
+  it("waits for a slow stage, and the answer is the same", async () => {
+    const pids = [...session.stages.pids];
+    const slow = setInterval(() => {
+      process.kill(pids[0]!, "SIGSTOP");
+      setTimeout(() => process.kill(pids[0]!, "SIGCONT"), SLOW_MS);
+    }, 2 * SLOW_MS);
+    try {
+      await both({ prompt: tokens(40, 70), maxTokens: 20, topLogprobs: 3 });
+    } finally {
+      clearInterval(slow);
+      await delay(2 * SLOW_MS);
+    }
+    expect(session.stages.pids).toEqual(pids);
+    expect(session.crashes).toEqual([]);
   });
 
   it.each(["SIGKILL", "SIGSTOP"] as const)("answers on after %s of a stage", async (signal) => {
