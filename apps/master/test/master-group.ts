@@ -198,6 +198,10 @@ export class MasterGroup {
     for (const { child } of this.#running.values()) child.kill("SIGCONT");
   }
 
+  pid(name: string): number | undefined {
+    return this.#running.get(name)?.child.pid;
+  }
+
   url(name: string): string | undefined {
     return this.#running.get(name)?.url;
   }

@@ -20,13 +20,16 @@ const WINDOW_BYTES = 1024 * 1024;
 const IDLE_MS = 500;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 
+/** What shipping needs of a log. */
+export type ReadableLog = Pick<TaskLog, "end" | "complete" | "read">;
+
 /** One stream of one task. */
 export interface ShippedLog {
   readonly id: TaskId__Output;
   /** Of the task's lease. */
   readonly grant: string;
   readonly stream: string;
-  readonly log: TaskLog;
+  readonly log: ReadableLog;
 }
 
 /** A master to which logs are shipped. */

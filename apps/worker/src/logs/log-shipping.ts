@@ -1,6 +1,6 @@
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
-import type { TaskLog } from "@heddle/storage/task-log";
+import type { ReadableLog } from "../logs/log-shipper.ts";
 import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
 import { type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
 import { type LogBook, LogShipper, type ShippedLog } from "./log-shipper.ts";
@@ -13,9 +13,9 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
   readonly #node: NodeAgent;
   readonly #tasks: LoggedTasks;
   /** Masters that have the whole of a log on disk, by the log. */
-  readonly #shipped = new WeakMap<TaskLog, Set<string>>();
+  readonly #shipped = new WeakMap<ReadableLog, Set<string>>();
   /** The durable end of each log at each master, likewise. */
-  readonly #durable = new WeakMap<TaskLog, Map<string, number>>();
+  readonly #durable = new WeakMap<ReadableLog, Map<string, number>>();
   #shippers: readonly LogShipper[] = [];
 
   constructor(@Inject(NodeAgent) node: NodeAgent, @Inject(LOGGED_TASKS) tasks: LoggedTasks) {
@@ -81,7 +81,7 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
   /** The logs of a task stay here until a majority of the masters has them whole. */
   #removeIfSafe({ plan, streams }: LoggedTask): void {
     const { present, majority } = this.#masters();
-    const holders = (each: TaskLog) =>
+    const holders = (each: ReadableLog) =>
       present.filter((master) => this.#shipped.get(each)?.has(master)).length;
     if (Object.values(streams.logs).some((each) => holders(each) < majority)) return;
     this.#tasks.onLogsShipped(plan.id).catch((error: unknown) => {
