@@ -1,4 +1,4 @@
-import { type Reconnect, measureReconnect } from "./scale/reconnect.ts";
+import { measureReconnect, type Reconnect } from "./scale/reconnect.ts";
 import { measureSteady, type SteadyCost, startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { numberList, readOptions } from "./support/command-line.ts";
@@ -8,8 +8,9 @@ import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 // Real masters with many simulated workers: what idle ones cost, and storms.
 
 const usage =
-  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--profiles FOLDER]";
-const options = readOptions(usage, ["workers", "masters", "seconds", "profiles"]);
+  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--only steady,reconnect] [--profiles FOLDER]";
+const options = readOptions(usage, ["workers", "masters", "seconds", "only", "profiles"]);
+const only = new Set((options["only"] ?? "steady,reconnect").split(","));
 const workerCounts = numberList(options["workers"] ?? "10,100,1000");
 const masterCounts = numberList(options["masters"] ?? "1,3");
 const measureMs = Number(options["seconds"] ?? 15) * 1_000;
@@ -25,18 +26,16 @@ await withCleanup(async () => {
       const cluster = await startCluster(masters, workers, settleMs, options["profiles"]);
       try {
         console.log(`${workers} workers attached to ${masters} masters in ${cluster.attachMs} ms`);
-        steady.push(...(await measureSteady(cluster, settleMs, measureMs)));
-        console.log(JSON.stringify(steady.at(-1)));
-        reconnects.push(await measureReconnect(cluster));
-        console.log(JSON.stringify(reconnects.at(-1)));
+        if (only.has("steady")) steady.push(...(await measureSteady(cluster, settleMs, measureMs)));
+        if (only.has("reconnect")) reconnects.push(await measureReconnect(cluster));
       } finally {
         await cluster.fleet.stop();
         await cluster.masters.stop();
       }
     }
   }
-  printSteady(steady);
-  printReconnects(reconnects);
+  if (steady.length > 0) printSteady(steady);
+  if (reconnects.length > 0) printReconnects(reconnects);
   const verdicts = [...judgeSteady(steady), ...judgeReconnects(reconnects)];
   printVerdicts(verdicts);
   writeReport(options, "scale", { steady, reconnects, verdicts });

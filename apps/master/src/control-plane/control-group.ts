@@ -7,8 +7,8 @@ export interface ControlGroup {
   status(): GroupStatus;
   /** A part of it that is cheap enough for each call: no hash of the state, no copies. */
   roster(): GroupRoster;
-  /** The same, also right after this process was stopped; resolves at once where it was not. */
-  statusAfterPauses(): Promise<GroupStatus>;
+  /** With the state's hash, also right after this process was stopped; else it resolves at once. */
+  statusAfterPauses(): Promise<HashedStatus>;
   /** Whether no other master belongs to the group, as far as this one knows. */
   isAlone(): boolean;
   /** How far each member is, which only the leader knows; rejects where it does not answer. */
@@ -76,13 +76,17 @@ export interface GroupStatus {
    * disconnected and does not know the commit index yet.
    */
   readonly isBehind: boolean;
-  /** Commands applied since the cluster began, and a hash of the state that they led to. */
+  /** Commands applied since the cluster began. */
   readonly commands: number;
-  readonly stateHash: string;
   /** By whose rules commands are applied, and the highest that this master supports. */
   readonly clusterVersion: number;
   readonly supportedVersion: number;
   readonly members: readonly GroupMember[];
+}
+
+/** With a hash of the state that `commands` led to. */
+export interface HashedStatus extends GroupStatus {
+  readonly stateHash: string;
 }
 
 export interface GroupMember {

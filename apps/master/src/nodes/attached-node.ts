@@ -31,6 +31,8 @@ export class AttachedNode {
   heartbeats: number;
   #byDeployment: ReadonlyMap<string, ReplicaStatus> = new Map();
   #heartbeat: Heartbeat__Output | undefined;
+  /** Until the next heartbeat, or until the state changes; all readers share it. */
+  #view: NodeView | undefined;
 
   /** `heartbeats` is at least the count of an earlier attachment of the same process. */
   constructor(
@@ -50,14 +52,28 @@ export class AttachedNode {
     return this.register.nodeId;
   }
 
-  /** Throws an AppError on a replica in a phase that this version does not know. */
-  onHeartbeat(heartbeat: Heartbeat__Output, nowMs: number): void {
+  /**
+   * Returns whether more than figures changed: which replicas it has, their phases, or whether it
+   * works for this cluster. Throws an AppError on a phase that this version does not know.
+   */
+  onHeartbeat(heartbeat: Heartbeat__Output, nowMs: number): boolean {
+    const before = this.#standing();
     this.replicas = heartbeat.replicas.map(decodeReplica);
     this.#byDeployment = new Map(this.replicas.map((replica) => [replica.deployment, replica]));
     this.#heartbeat = heartbeat;
+    this.#view = undefined;
     this.lastSeenMs = nowMs;
     this.heartbeats += 1;
     this.silentIntervals = 0;
+    return this.#standing() !== before;
+  }
+
+  /** Equal between two reports that differ in figures alone. */
+  #standing(): string | undefined {
+    if (!this.#heartbeat) return undefined;
+    const replicas = this.replicas.map(({ deployment, phase }) => `${deployment} ${phase}`);
+    const isSuspect = this.silentIntervals > SUSPECT_INTERVALS;
+    return [this.refusesLeader ?? "", isSuspect, ...replicas].join("\n");
   }
 
   get hasReported(): boolean {
@@ -99,6 +115,12 @@ export class AttachedNode {
 
   /** `wallOffsetMs` converts monotonic times to wall-clock times. */
   view(wallOffsetMs: number): NodeView {
+    const state = this.#state();
+    if (this.#view?.state !== state) this.#view = this.#newView(wallOffsetMs, state);
+    return this.#view;
+  }
+
+  #newView(wallOffsetMs: number, state: NodeView["state"]): NodeView {
     const { register } = this;
     const heartbeat = this.#heartbeat;
     return {
@@ -109,7 +131,7 @@ export class AttachedNode {
       version: register.version,
       taskIsolation: register.taskIsolation,
       incarnation: register.incarnation,
-      state: this.#state(),
+      state,
       refusesLeader: this.refusesLeader,
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),

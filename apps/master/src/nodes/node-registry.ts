@@ -23,8 +23,12 @@ import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
 
-/** `nodes`: one attached, left or reported. `room`: a call ended, or a stream opened or closed. */
-export type RegistryChange = "nodes" | "room";
+/**
+ * - `nodes`: one attached, left, or reported other replicas than before.
+ * - `figures`: one reported figures alone.
+ * - `room`: a call ended, or a stream opened or closed.
+ */
+export type RegistryChange = "nodes" | "figures" | "room";
 
 /** Intervals without a heartbeat after which a node is dropped. */
 const GONE_INTERVALS = 10;
@@ -290,7 +294,7 @@ export class NodeRegistry implements NodeDirectory {
 
   #onHeartbeat(node: AttachedNode, heartbeat: NonNullable<NodeReport__Output["heartbeat"]>): void {
     const before = node.refusesLeader;
-    node.onHeartbeat(heartbeat, this.#clock.monotonicMs());
+    const hasNews = node.onHeartbeat(heartbeat, this.#clock.monotonicMs());
     this.#heartbeats += 1;
     this.#logRefusal(node, before);
     this.#index.update(node);
@@ -298,7 +302,7 @@ export class NodeRegistry implements NodeDirectory {
     for (const status of heartbeat.tasks) {
       if (status.task && ownsTask(state, node.id, status.task)) this.#progress.take(status);
     }
-    this.#changed("nodes");
+    this.#changed(hasNews ? "nodes" : "figures");
   }
 
   #logRefusal({ id, register, refusesLeader }: AttachedNode, before: string | undefined): void {

@@ -1,9 +1,10 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import type { Clock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
 import { versionOf } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
 import { isStaleReading } from "@heddle/control/jobs/commands/devices";
-import { replicaKey } from "@heddle/control/jobs/records/records";
+import { type NodeOffer, replicaKey } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Log } from "@heddle/observability/logger";
@@ -31,6 +32,8 @@ export interface NodeWatchOptions {
 const FENCE_MARGIN_MS = 5_000;
 /** The share of `nodeLostMs` after which a node counts as silent. */
 const QUIET_SHARE = 1 / 3;
+/** Changes of nodes that are proposed at once. */
+const MAX_PROPOSALS = 256;
 /** How long a node may still report the failure of an earlier replica of the deployment. */
 const FAILURE_SETTLES_MS = 5_000;
 
@@ -41,6 +44,8 @@ const FAILURE_SETTLES_MS = 5_000;
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
   readonly #liveness: NodeLivenessTracker;
+  /** The offers of the state as JSON: they are compared at each check and change rarely. */
+  readonly #texts = new WeakMap<NodeOffer, string>();
   /** When more than half of the nodes were last silent. */
   #mostQuietAtMs = Number.NEGATIVE_INFINITY;
 
@@ -65,24 +70,35 @@ export class NodeWatch {
       .nodes()
       .filter((view) => view.refusesLeader === undefined && this.#liveness.isLive(view));
     const attached = new Map(live.map((view) => [view.id, view]));
-    await this.#lowerOffers(live);
-    const shares = machineOffers(live, control);
-    for (const view of attached.values()) {
-      for (const command of this.#changesOf(view, shares.get(view.id))) {
-        await propose(control, command);
-      }
-    }
-    for (const command of this.#goneReplicas(attached)) await propose(control, command);
-    for (const command of this.#failedReplicas(attached)) await propose(control, command);
-    for (const command of this.#readyReplicas(attached)) await propose(control, command);
+    const before = machineOffers(live, control);
+    const isLowered = await this.#lowerOffers(live, before);
+    const shares = isLowered ? machineOffers(live, control) : before;
+    await this.#proposeAll(live.flatMap((view) => this.#changesOf(view, shares.get(view.id))));
+    await this.#proposeAll(this.#goneReplicas(attached));
+    await this.#proposeAll(this.#failedReplicas(attached));
+    await this.#proposeAll(this.#readyReplicas(attached));
     const lost = this.#lostNodes(attached);
     if (lost.length > 0) await this.#lose(lost);
   }
 
-  /** Lower one worker's offer before another of the machine gets the amount. */
-  async #lowerOffers(live: readonly NodeView[]): Promise<void> {
+  /** Changes of different nodes do not depend on each other, so that they share log entries. */
+  async #proposeAll(commands: readonly ControlCommand[]): Promise<void> {
     const { control } = this.#options;
-    const shares = machineOffers(live, control);
+    await forEachLimit(commands, MAX_PROPOSALS, async (command) => {
+      await propose(control, command);
+    });
+  }
+
+  /**
+   * Lowers one worker's offer before another of the machine gets the amount. Returns whether any
+   * was lowered.
+   */
+  async #lowerOffers(
+    live: readonly NodeView[],
+    shares: ReadonlyMap<string, MachineShare>,
+  ): Promise<boolean> {
+    const { control } = this.#options;
+    const commands: ControlCommand[] = [];
     for (const view of live) {
       const share = shares.get(view.id);
       const offer = control.state.nodes.get(view.id)?.offer;
@@ -90,8 +106,10 @@ export class NodeWatch {
       const known = nodeScalars(offer);
       const lowered = least(share, known);
       if (SCALARS.every((amount) => lowered[amount] === known[amount])) continue;
-      for (const command of this.#changesOf(view, lowered)) await propose(control, command);
+      commands.push(...this.#changesOf(view, lowered));
     }
+    await this.#proposeAll(commands);
+    return commands.length > 0;
   }
 
   #changesOf(view: NodeView, share: MachineShare | undefined): ControlCommand[] {
@@ -102,7 +120,7 @@ export class NodeWatch {
     const known = control.state.nodes.get(view.id);
     const isFresh = this.#liveness.of(view.id, view) < this.#options.nodeLostMs;
     const commands: ControlCommand[] = [];
-    const differs = JSON.stringify(known?.offer) !== JSON.stringify(offer);
+    const differs = !known || this.#textOf(known.offer) !== JSON.stringify(offer);
     if (isFresh && (differs || known?.state === "lost")) {
       commands.push({ type: "node.join", atMs, offer });
     }
@@ -124,6 +142,12 @@ export class NodeWatch {
       }
     }
     return commands;
+  }
+
+  #textOf(offer: NodeOffer): string {
+    const text = this.#texts.get(offer) ?? JSON.stringify(offer);
+    this.#texts.set(offer, text);
+    return text;
   }
 
   /** Replicas that failed permanently, whose places are of no use to them. */

@@ -9,7 +9,10 @@ import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
 import { NodeWatch } from "../nodes/node-watch.ts";
 import { ServerWatch } from "../nodes/server-watch.ts";
 
-const WATCH_MS = 250;
+/** Between two looks; more where one takes long, up to the second value. */
+const WATCH_MS = { least: 250, most: 1_000 };
+/** A look may take this share of the time. */
+const WATCH_SHARE = 1 / 32;
 /**
  * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
  * it must be lost before its workers' timeout.
@@ -23,7 +26,7 @@ export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdo
   readonly #nodes: NodeWatch;
   readonly #servers: ServerWatch;
   #timer: NodeJS.Timeout | undefined;
-  #isLooking = false;
+  #isClosed = false;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
@@ -40,26 +43,37 @@ export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdo
   }
 
   onApplicationBootstrap(): void {
-    this.#timer = setInterval(() => void this.#look(), WATCH_MS).unref();
+    this.#lookIn(WATCH_MS.least);
   }
 
   onApplicationShutdown(): void {
-    clearInterval(this.#timer);
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+  }
+
+  #lookIn(ms: number): void {
+    if (this.#isClosed) return;
+    this.#timer = setTimeout(() => void this.#lookAndGoOn(), ms).unref();
+  }
+
+  async #lookAndGoOn(): Promise<void> {
+    const beganMs = systemClock.monotonicMs();
+    await this.#look();
+    const tookMs = systemClock.monotonicMs() - beganMs;
+    const { least, most } = WATCH_MS;
+    this.#lookIn(Math.min(most, Math.max(least, tookMs / WATCH_SHARE)));
   }
 
   async #look(): Promise<void> {
-    if (this.#isLooking) return;
     if (!isActiveLeader(this.#control)) {
       this.#nodes.reset();
       this.#servers.reset();
       return;
     }
-    this.#isLooking = true;
     try {
       await Promise.all([this.#nodes.check(), this.#servers.check()]);
     } catch (error) {
       this.#log.warn({ err: String(error) }, "watching nodes: tried again");
     }
-    this.#isLooking = false;
   }
 }

@@ -1,7 +1,7 @@
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
-import type { ReadableLog } from "../logs/log-shipper.ts";
 import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
+import type { ReadableLog } from "../logs/log-shipper.ts";
 import { type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
 import { type LogBook, LogShipper, type ShippedLog } from "./log-shipper.ts";
 import { LOGGED_TASKS, type LoggedTask, type LoggedTasks } from "./logged-tasks.ts";

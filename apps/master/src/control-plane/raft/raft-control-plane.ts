@@ -27,6 +27,7 @@ import type {
   ControlGroup,
   GroupRoster,
   GroupStatus,
+  HashedStatus,
   MemberProgress,
   RaftCounts,
 } from "../control-group.ts";
@@ -243,8 +244,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#othersNow().length === 0;
   }
 
-  async statusAfterPauses(): Promise<GroupStatus> {
-    return this.#view(await this.#running.statusAfterPauses());
+  async statusAfterPauses(): Promise<HashedStatus> {
+    const status = this.#view(await this.#running.statusAfterPauses());
+    return { ...status, stateHash: this.#machine.control.hash };
   }
 
   #view(status: ThreadStatus): GroupStatus {
@@ -257,7 +259,6 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
       leader: wasRemoved ? undefined : rest.leader,
       isBehind: rest.isBehind || wasRemoved,
       cluster: this.#identity.cluster,
-      stateHash: this.#machine.control.hash,
       commands: this.#machine.control.commands,
       clusterVersion: this.#machine.control.version,
       supportedVersion: this.#machine.control.newest,

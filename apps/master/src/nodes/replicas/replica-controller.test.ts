@@ -70,7 +70,8 @@ class Bench {
       load: null,
       info: null,
     };
-    const heartbeat = { replicas: phase ? [{ ...replica, pulledBytes: 0, totalBytes: 0 }] : [] };
+    const replicas = phase ? [{ ...replica, pulledBytes: 0, totalBytes: 0 }] : [];
+    const heartbeat = { replicas, refusesLeader: "" };
     for (let waitedMs = 0; waitedMs < forMs; waitedMs += 500) {
       this.nowMs += 500;
       this.#node.onHeartbeat(heartbeat as never, this.nowMs);

@@ -1,4 +1,4 @@
-import { OncePerTurn } from "@heddle/base/async/once-per-turn";
+import { PacedRun } from "@heddle/base/async/paced-run";
 import { Backoff } from "@heddle/base/backoff";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
@@ -18,6 +18,16 @@ import { stagedDeployment } from "./staged-replica.ts";
 import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
+/** Within this time figures of replicas, and commands that place nothing, are looked at. */
+const LOOK_MS = 250;
+/** Commands of the flow of jobs and calls, which change no placement. */
+const PLACE_NOTHING: ReadonlySet<string> = new Set([
+  "job.submit",
+  "jobs.progress",
+  "tasks.report",
+  "key.create",
+  "key.revoke",
+]);
 /** How long the attempts in a process are kept after it detached, since it may return. */
 const REMEMBERED_MS = 600_000;
 /** How long the calls of a replica that goes for lack of load may take. */
@@ -59,8 +69,9 @@ interface PlacedSpec {
 }
 
 /**
- * Reconciles the workers with the replicated state. After every report and every applied command it
- * compares desired and reported replicas and commands the difference.
+ * Reconciles the workers with the replicated state. At once after changes of nodes, replicas and
+ * deployments, and soon after other reports and commands, it compares desired and reported replicas
+ * and commands the difference.
  * - It keeps no state that matters: a new leader derives the same, idempotent commands.
  * - Only the leader commands, because another master may lag behind and would unload what is new.
  * - Without a majority of the masters no state changes: each remaining master loads what its
@@ -83,10 +94,7 @@ export class ReplicaController {
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
   #leaderlessFromMs: number | undefined;
-  readonly #nextRun = new OncePerTurn(() => {
-    if (!this.#closed) this.#reconcile();
-  });
-  #closed = false;
+  readonly #nextRun: PacedRun;
 
   constructor(
     registry: PlacedNodes,
@@ -98,17 +106,21 @@ export class ReplicaController {
     this.#clock = options.clock;
     this.#random = options.random;
     this.#log = options.log;
+    this.#nextRun = new PacedRun(() => this.#reconcile(), options.clock);
     this.#staged = new StagedReplicas({ ...options, onChange: () => this.#nextRun.request() });
     this.#unsubscribes = [
       registry.onChange((change) => {
         if (change === "nodes") this.#nextRun.request();
+        else if (change === "figures") this.#nextRun.request(LOOK_MS);
       }),
-      control.onApplied(() => this.#nextRun.request()),
+      control.onApplied((command) => {
+        this.#nextRun.request(command && PLACE_NOTHING.has(command.type) ? LOOK_MS : 0);
+      }),
     ];
   }
 
   close(): void {
-    this.#closed = true;
+    this.#nextRun.close();
     this.#staged.close();
     for (const unsubscribe of this.#unsubscribes) unsubscribe();
   }
