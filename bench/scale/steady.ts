@@ -3,7 +3,7 @@ import { Fleet } from "./fleet.ts";
 import { MastersUnderTest, type MasterUse } from "./masters.ts";
 
 /** For attaching, in which each worker opens some connections to each master. */
-const ATTACH_MS = 120_000;
+const ATTACH_MS = 300_000;
 const KIB = 1024;
 
 /** What idle workers cost a master. */
@@ -48,7 +48,13 @@ export async function startCluster(
       [...report.attached.values()].every(({ count }) => count === workers),
     ATTACH_MS,
   );
-  if (!attached) throw new Error(`${workers} workers were not attached within ${ATTACH_MS} ms`);
+  if (!attached) {
+    const { sessions, attached: by } = await fleet.report();
+    const counts = [...by.values()].map(({ count }) => count);
+    throw new Error(
+      `after ${ATTACH_MS} ms ${counts} of ${workers} workers were attached, ${sessions.length} with a lease`,
+    );
+  }
   return { masters, fleet, workers, before, attachMs: performance.now() - startedMs };
 }
 

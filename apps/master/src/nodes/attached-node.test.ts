@@ -12,10 +12,13 @@ type Report = Parameters<typeof attachMethod.requestSerialize>[0];
 const read = (report: Report) =>
   attachMethod.requestDeserialize(attachMethod.requestSerialize(report));
 
-/** The slots that a master without calls on the worker counts as used. */
-function used(reported: Pick<ReplicaStatus, "others">): number {
+function attachedNode(): AttachedNode {
   const { register } = read({ register: { nodeId: "w", name: "w" } });
-  const node = new AttachedNode(register!, undefined, 0);
+  return new AttachedNode(register!, undefined, 0);
+}
+
+/** A heartbeat with one replica, ready unless said otherwise. */
+function heartbeat(reported: Partial<ReplicaStatus>, rest: Report["heartbeat"] = {}) {
   const replica: ReplicaStatus = {
     deployment: "m",
     phase: "ready",
@@ -25,10 +28,40 @@ function used(reported: Pick<ReplicaStatus, "others">): number {
     load: { ...emptyLoad, maxSequences: 4, running: 3, waiting: 1 },
     ...reported,
   };
-  const { heartbeat } = read({ heartbeat: { replicas: [encodeReplica(replica)] } });
-  node.onHeartbeat(heartbeat!, 0);
+  return read({ heartbeat: { ...rest, replicas: [encodeReplica(replica)] } }).heartbeat!;
+}
+
+/** The slots that a master without calls on the worker counts as used. */
+function used(reported: Pick<ReplicaStatus, "others">): number {
+  const node = attachedNode();
+  node.onHeartbeat(heartbeat(reported), 0);
   return node.usedSequences(node.replicas[0]!);
 }
+
+test("heartbeats: figures alone are no news, another phase or refusal is", () => {
+  const node = attachedNode();
+  const isNews = [
+    heartbeat({ phase: "loading" }),
+    heartbeat({ phase: "loading", pulledBytes: 9, others: 3 }, { cpuPercent: 7 }),
+    heartbeat({}),
+    heartbeat({}, { memoryUsedBytes: 5 }),
+    heartbeat({}, { refusesLeader: "of before a restore" }),
+    heartbeat({}),
+    heartbeat({ deployment: "n" }),
+  ].map((each) => node.onHeartbeat(each, 0));
+  expect(isNews).toEqual([true, false, true, false, true, true, true]);
+});
+
+test("heartbeats: readers share one view until the next one, or until silence", () => {
+  const node = attachedNode();
+  node.onHeartbeat(heartbeat({}, { cpuPercent: 1 }), 0);
+  const first = node.view(0);
+  expect(node.view(0)).toBe(first);
+  node.onHeartbeat(heartbeat({}, { cpuPercent: 2 }), 0);
+  expect([first.cpuPercent, node.view(0).cpuPercent]).toEqual([1, 2]);
+  node.silentIntervals = 4;
+  expect(node.view(0).state).toBe("suspect");
+});
 
 test("slots: a report from before this master's calls ended takes none", () => {
   expect(used({ others: 0 })).toBe(0);

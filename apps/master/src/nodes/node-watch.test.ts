@@ -111,6 +111,24 @@ function view(id: string): NodeView {
   } as NodeView;
 }
 
+test("join: many nodes are proposed at once, so that they share log entries", async () => {
+  const ids = Array.from({ length: 100 }, (_, at) => `w${at}`);
+  const watched = new Watched(ids);
+  const { control } = watched;
+  const apply = control.propose.bind(control);
+  let waiting = 0;
+  let most = 0;
+  control.propose = async (command, once) => {
+    waiting += 1;
+    most = Math.max(most, waiting);
+    await new Promise(setImmediate);
+    waiting -= 1;
+    return apply(command, once);
+  };
+  await watched.pass(1_000);
+  expect([most, control.state.nodes.size]).toEqual([100, 100]);
+});
+
 test("join: an attached node joins once, and its sick device is quarantined", async () => {
   const watched = new Watched(["a", "b"]);
   await watched.pass(2_000);

@@ -1,5 +1,6 @@
 // holds: life-leader-knowledge
 
+import { eventually } from "@heddle/base/testing/eventually";
 import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
 import { expect, test } from "vitest";
@@ -18,6 +19,8 @@ class Bench {
   /** The deployment of each unload that was commanded. */
   readonly unloads: string[] = [];
   nowMs = 0;
+  /** How often the controller has looked at all workers. */
+  looks = 0;
   isLive = true;
   readonly #node: AttachedNode;
   #listener: (change: RegistryChange) => void = () => {};
@@ -38,7 +41,10 @@ class Bench {
       0,
     );
     const nodes = {
-      workers: () => (this.isLive ? [this.#node] : []),
+      workers: () => {
+        this.looks += 1;
+        return this.isLive ? [this.#node] : [];
+      },
       nodes: () => [],
       divisionFailures: new Map(),
       *incarnations() {
@@ -79,11 +85,24 @@ class Bench {
     }
   }
 
-  async changed(): Promise<void> {
-    this.#listener("nodes");
+  async changed(change: RegistryChange = "nodes"): Promise<void> {
+    this.#listener(change);
     await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
   }
 }
+
+test("figures: the reports of many nodes are looked at together", async () => {
+  const bench = new Bench();
+  await bench.report("ready", 1_000);
+  const before = bench.looks;
+  for (let i = 0; i < 100; i++) await bench.changed("figures");
+  expect(bench.looks - before).toBeLessThan(100);
+  const merged = bench.looks;
+  await eventually(() => bench.looks > merged, "figures are looked at soon");
+  const looked = bench.looks;
+  await bench.changed();
+  expect(bench.looks).toBe(looked + 1);
+});
 
 test("backoff: starts at a replica's failure, whatever its load took, and grows", async () => {
   const bench = new Bench();

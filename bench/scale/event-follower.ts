@@ -1,0 +1,67 @@
+import { ServerSentEventParser } from "@heddle/client/server-sent-events";
+import { now } from "./simulated-task.ts";
+
+/** One reader of GET /api/v1/events: job events with the time at which they arrived. */
+export class EventFollower {
+  /** From the entry of the log to the reader, ms. */
+  readonly lagsMs: number[] = [];
+  /** By job: when the event of that state came. */
+  readonly runningMs = new Map<string, number>();
+  readonly endedMs = new Map<string, number>();
+  /** Jobs that ended otherwise than with success. */
+  failed = 0;
+  readonly #closing = new AbortController();
+  readonly #done: Promise<void>;
+
+  private constructor(response: Response) {
+    this.#done = this.#read(response).catch(() => undefined);
+  }
+
+  static async open(url: string, key: string): Promise<EventFollower> {
+    const closing = new AbortController();
+    const headers = { authorization: `Bearer ${key}`, accept: "text/event-stream" };
+    const response = await fetch(`${url}/api/v1/events`, { headers, signal: closing.signal });
+    if (!response.ok) throw new Error(`events: ${response.status} ${await response.text()}`);
+    return new EventFollower(response);
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#done;
+  }
+
+  async #read(response: Response): Promise<void> {
+    const parser = new ServerSentEventParser();
+    const decoder = new TextDecoder();
+    const reader = response.body?.getReader();
+    const stopped = new Promise<undefined>((resolve) => {
+      this.#closing.signal.addEventListener("abort", () => resolve(undefined), { once: true });
+    });
+    for (;;) {
+      const piece = await Promise.race([reader?.read(), stopped]);
+      if (!piece || piece.done) break;
+      const atMs = now();
+      for (const { data } of parser.push(decoder.decode(piece.value, { stream: true }))) {
+        if (data !== "") this.#take(JSON.parse(data) as JobEvent, atMs);
+      }
+    }
+    await reader?.cancel();
+  }
+
+  #take({ type, job_id, state, at }: JobEvent, atMs: number): void {
+    if (type !== "job") return;
+    this.lagsMs.push(atMs - Date.parse(at));
+    if (state === "running") this.runningMs.set(job_id, atMs);
+    const isOver = state === "succeeded" || state === "failed" || state === "cancelled";
+    if (!isOver) return;
+    this.endedMs.set(job_id, atMs);
+    if (state !== "succeeded") this.failed += 1;
+  }
+}
+
+interface JobEvent {
+  readonly type: string;
+  readonly job_id: string;
+  readonly state: string;
+  readonly at: string;
+}
