@@ -11,8 +11,13 @@ import { Peer } from "@heddle/rpc/peer";
 import { attachMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
 
-/** A master that does not answer `register` in this time is disconnected and retried. */
+/**
+ * A master that does not answer `register` in this time is disconnected and retried. After each such
+ * end the time doubles, up to a maximum: of a thousand nodes that come at once, a busy master must
+ * get to every one before that gives up and comes anew.
+ */
 const REGISTER_TIMEOUT_MS = 5_000;
+const MAX_DOUBLINGS = 4;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 /** Fast retries, because a master that starts with the node is ready soon. */
 const EAGER_TRIES = 20;
@@ -39,6 +44,8 @@ export interface AttachmentOptions {
   readonly log: Log;
   /** 10,000 by default. */
   readonly removedRestMs?: number;
+  /** 5,000 by default: the first of the times to answer `register`. */
+  readonly registerTimeoutMs?: number;
   /** Awaited before each retry: as long as this master is known to be removed. */
   readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Called with the group's members as this master reports them; undefined when it disconnects. */
@@ -66,6 +73,8 @@ export class Attachment {
   readonly #closing = new AbortController();
   readonly #done: Promise<void>;
   #report: (() => void) | undefined;
+  /** Since the last attachment: attempts that the master did not answer in time. */
+  #timeouts = 0;
   readonly #nextReport = new OncePerTurn(() => this.#report?.());
 
   constructor(options: AttachmentOptions) {
@@ -105,9 +114,14 @@ export class Attachment {
           log.info({ master }, "detached from a master that was removed from its group");
         } else if (!isRemoved) this.#logFailure(error, failures);
         if (isRemoved) return this.#options.removedRestMs ?? REMOVED_REST_MS;
+        if (this.#timeouts > 0) return Math.random() * this.#registerTimeoutMs;
         return Math.min(pauseMs, failures <= EAGER_TRIES ? EAGER_MS : Infinity);
       },
     });
+  }
+
+  get #registerTimeoutMs(): number {
+    return this.#options.registerTimeoutMs ?? REGISTER_TIMEOUT_MS;
   }
 
   /** Nodes and masters start together, so first failures are not logged. */
@@ -131,7 +145,11 @@ export class Attachment {
     const peer = new Peer(master, credentials);
     const stream = peer.duplex(attachMethod);
     const { promise, resolve } = Promise.withResolvers<AppError>();
-    let timer: NodeJS.Timeout = setTimeout(() => stream.cancel(), REGISTER_TIMEOUT_MS);
+    const timeoutMs = this.#registerTimeoutMs * 2 ** Math.min(MAX_DOUBLINGS, this.#timeouts);
+    let timer: NodeJS.Timeout = setTimeout(() => {
+      this.#timeouts += 1;
+      stream.cancel();
+    }, timeoutMs);
     const onClose = () => stream.cancel();
     const end = (error: AppError) => {
       clearTimeout(timer);
@@ -149,6 +167,7 @@ export class Attachment {
       // Later messages concern only the members.
       if (this.#report) return;
       clearTimeout(timer);
+      this.#timeouts = 0;
       this.#follow(reply.cluster);
       const beat = () => {
         const refusesLeader = followed.refusalOf(reply.cluster);

@@ -298,6 +298,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#heartbeats += 1;
     this.#logRefusal(node, before);
     this.#index.update(node);
+    if (node.replicas.length > 0) node.link?.open();
     const { state } = this.#control;
     for (const status of heartbeat.tasks) {
       if (status.task && ownsTask(state, node.id, status.task)) this.#progress.take(status);

@@ -58,8 +58,8 @@ export interface WorkerLinkOptions {
 }
 
 /**
- * The master's connection to one worker: one Session stream for all requests, reopened with backoff
- * when it breaks, and the unary calls that load models.
+ * The master's connection to one worker: one Session stream for all requests, opened for the first
+ * replica and reopened with backoff when it breaks, and the unary calls that load models.
  */
 export class WorkerLink {
   readonly #options: WorkerLinkOptions;
@@ -71,10 +71,17 @@ export class WorkerLink {
   #stream: ClientDuplexStream<InferenceCommand, InferenceEvents__Output> | undefined;
   #nextId = 1;
   #retired = false;
+  #isOpened = false;
 
   constructor(options: WorkerLinkOptions) {
     this.#options = options;
     this.#peer = new Peer(options.address, options.credentials, "worker");
+  }
+
+  /** Opens the stream for requests, once: a worker without replicas needs none. */
+  open(): void {
+    if (this.#isOpened || this.closed) return;
+    this.#isOpened = true;
     void this.#run();
   }
 

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { keepConnected } from "@heddle/base/async/keep-connected";
 import type { AppError } from "@heddle/base/errors";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
@@ -18,6 +19,8 @@ const CHUNK_BYTES = 64 * 1024;
 const WINDOW_BYTES = 1024 * 1024;
 /** The longest time between two checks of the files. */
 const IDLE_MS = 500;
+/** A session without any log for this long is closed: an idle worker holds no stream. */
+const UNUSED_MS = 10_000;
 const reconnect = { baseMs: 100, maxMs: 3_000 };
 
 /** What shipping needs of a log. */
@@ -64,8 +67,8 @@ interface Progress {
 }
 
 /**
- * Ships the logs of this worker's tasks to one master, permanently. It asks for the master's end of
- * each log, and sends the rest no faster than the master makes it durable.
+ * Ships the logs of this worker's tasks to one master, connected while there are any. It asks for
+ * the master's end of each log, and sends the rest no faster than the master makes it durable.
  */
 export class LogShipper {
   readonly #target: LogTarget;
@@ -100,8 +103,19 @@ export class LogShipper {
     });
   }
 
+  async #untilLogs(): Promise<void> {
+    const { signal } = this.#closing;
+    while (this.#book.logs().length === 0 && !signal.aborted) {
+      const woken = Promise.withResolvers<void>();
+      this.#wake = woken.resolve;
+      await Promise.race([woken.promise, abortableDelay(IDLE_MS, signal)]);
+    }
+  }
+
   async #shipOnce(onOpen: () => void): Promise<void> {
     const { signal } = this.#closing;
+    await this.#untilLogs();
+    if (signal.aborted) return;
     const { master, credentials } = this.#target;
     const peer = new Peer(master, credentials);
     const session = new ShipSession(this.#target, this.#book, peer.duplex(shipLogsMethod));
@@ -124,6 +138,7 @@ class ShipSession {
   readonly #progress = new Map<string, Progress>();
   readonly #ended: Promise<AppError>;
   #isOver = false;
+  #usedAtMs = performance.now();
   #onAck: (() => void) | undefined;
   #signalled = Promise.withResolvers<void>();
 
@@ -166,6 +181,7 @@ class ShipSession {
         return false;
       });
       if (sent) continue;
+      if (performance.now() - this.#usedAtMs > UNUSED_MS) this.#stream.end();
       await Promise.race([this.#signalled.promise, delay(IDLE_MS)]);
     }
     await this.#ended;
@@ -175,6 +191,7 @@ class ShipSession {
   async #round(): Promise<boolean> {
     let sent = false;
     const logs = this.#book.logs();
+    if (logs.length > 0) this.#usedAtMs = performance.now();
     this.#forgetOthers(logs);
     for (const shipped of logs) {
       if (this.#isOver || this.#stream.writableNeedDrain) return false;

@@ -1,4 +1,4 @@
-// holds: life-leader-knowledge
+// holds: life-leader-knowledge, scale-heartbeats
 
 import { eventually } from "@heddle/base/testing/eventually";
 import type { ReplicaPhase } from "@heddle/contracts/engine";

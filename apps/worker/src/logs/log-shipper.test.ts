@@ -1,0 +1,69 @@
+// holds: scale-idle-streams
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { ServerDuplexStream } from "@grpc/grpc-js";
+import { eventually } from "@heddle/base/testing/eventually";
+import type { LogAck } from "@heddle/contracts/generated/heddle/v1/LogAck";
+import type { LogChunk__Output } from "@heddle/contracts/generated/heddle/v1/LogChunk";
+import { taskLogsService } from "@heddle/rpc/proto";
+import { bindServer, closeServer } from "@heddle/rpc/server";
+import { expect, test } from "vitest";
+import { LogShipper, type ShippedLog } from "./log-shipper.ts";
+
+const clusterToken = "a-token-of-sixteen-characters";
+
+test("shipping: a worker connects once it has a log, at once", async () => {
+  const credentials = { clusterToken, node: { role: "master", name: "m" } } as const;
+  const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+  let streams = 0;
+  let text = "";
+  server.addService(taskLogsService, {
+    ship: (stream: ServerDuplexStream<LogChunk__Output, LogAck>) => {
+      streams += 1;
+      stream.on("data", ({ file, offset, data, complete }: LogChunk__Output) => {
+        text += data.toString();
+        stream.write({ file, durable: offset + data.byteLength, complete });
+      });
+      stream.once("end", () => stream.end());
+    },
+  });
+  const logs: ShippedLog[] = [];
+  const shipped: string[] = [];
+  const shipper = new LogShipper(
+    {
+      master: address,
+      credentials: { clusterToken, node: { role: "worker", name: "w" } },
+      nodeId: "w",
+      whileRemoved: () => Promise.resolve(),
+      log: { info() {}, warn() {}, error() {} },
+    },
+    {
+      logs: () => logs,
+      onDurable: () => {},
+      onShipped: (master, { stream }) => shipped.push(`${master} ${stream}`),
+    },
+  );
+  try {
+    await delay(1_200);
+    expect(streams).toBe(0);
+    const data = Buffer.from("line\n");
+    logs.push({
+      id: { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 },
+      grant: "",
+      stream: "stdout",
+      log: {
+        end: data.byteLength,
+        complete: true,
+        read: async (from: number) => {
+          return { offset: from, data: data.subarray(from), times: [], complete: true };
+        },
+      },
+    });
+    shipper.wake();
+    await eventually(() => shipped.length > 0, "the log is shipped");
+    expect([streams, text, shipped]).toEqual([1, "line\n", [`${address} stdout`]]);
+  } finally {
+    await shipper.close();
+    await closeServer(server, 0);
+  }
+});
