@@ -1,3 +1,4 @@
+import { type JobStorm, measureJobStorm } from "./scale/job-storm.ts";
 import { measureReconnect, type Reconnect } from "./scale/reconnect.ts";
 import { measureSteady, type SteadyCost, startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
@@ -8,25 +9,47 @@ import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 // Real masters with many simulated workers: what idle ones cost, and storms.
 
 const usage =
-  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--only steady,reconnect] [--profiles FOLDER]";
-const options = readOptions(usage, ["workers", "masters", "seconds", "only", "profiles"]);
-const only = new Set((options["only"] ?? "steady,reconnect").split(","));
+  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--only steady,jobs,reconnect] [--jobs N] [--rate 0,167] [--profiles FOLDER]";
+const options = readOptions(usage, [
+  "workers",
+  "masters",
+  "seconds",
+  "only",
+  "jobs",
+  "rate",
+  "profiles",
+]);
+const only = new Set((options["only"] ?? "steady,jobs,reconnect").split(","));
 const workerCounts = numberList(options["workers"] ?? "10,100,1000");
 const masterCounts = numberList(options["masters"] ?? "1,3");
 const measureMs = Number(options["seconds"] ?? 15) * 1_000;
 const settleMs = Math.min(10_000, measureMs);
 
-const bars = { corePercent: 15, kibPerWorker: 300, backMs: 15_000 };
+const jobs = Number(options["jobs"] ?? 10_000);
+/** As many as the callers can submit, and all of them in a minute. */
+const jobRates = numberList(options["rate"] ?? `0,${Math.ceil(jobs / 60)}`);
+
+const bars = {
+  corePercent: 15,
+  kibPerWorker: 300,
+  backMs: 15_000,
+  jobsPerSecond: 1_000,
+  startedMs: 500,
+};
 
 await withCleanup(async () => {
   const steady: SteadyCost[] = [];
   const reconnects: Reconnect[] = [];
+  const storms: JobStorm[] = [];
   for (const masters of masterCounts) {
     for (const workers of workerCounts) {
       const cluster = await startCluster(masters, workers, settleMs, options["profiles"]);
       try {
         console.log(`${workers} workers attached to ${masters} masters in ${cluster.attachMs} ms`);
         if (only.has("steady")) steady.push(...(await measureSteady(cluster, settleMs, measureMs)));
+        if (only.has("jobs")) {
+          for (const rate of jobRates) storms.push(await measureJobStorm(cluster, jobs, rate));
+        }
         if (only.has("reconnect")) reconnects.push(await measureReconnect(cluster));
       } finally {
         await cluster.fleet.stop();
@@ -35,10 +58,11 @@ await withCleanup(async () => {
     }
   }
   if (steady.length > 0) printSteady(steady);
+  if (storms.length > 0) printStorms(storms);
   if (reconnects.length > 0) printReconnects(reconnects);
-  const verdicts = [...judgeSteady(steady), ...judgeReconnects(reconnects)];
+  const verdicts = [...judgeSteady(steady), ...judgeStorms(storms), ...judgeReconnects(reconnects)];
   printVerdicts(verdicts);
-  writeReport(options, "scale", { steady, reconnects, verdicts });
+  writeReport(options, "scale", { steady, storms, reconnects, verdicts });
 });
 
 function printSteady(costs: readonly SteadyCost[]): void {
@@ -69,6 +93,61 @@ function printReconnects(reconnects: readonly Reconnect[]): void {
       each.burst,
     ]),
   );
+}
+
+function printStorms(storms: readonly JobStorm[]): void {
+  printTable(
+    "Jobs of a second each over HTTP, in ms from their submission",
+    [
+      "masters, workers, jobs a second",
+      "accepted/s",
+      "finished/s",
+      "accepted p99",
+      "started p50",
+      "started p99",
+      "running p99",
+      "event lag p99",
+      "CPU ms a job",
+      "KiB a job",
+    ],
+    storms.map((each) => [
+      `${each.masters}, ${each.workers}, ${each.rate || "all"}`,
+      each.acceptedPerSecond,
+      each.finishedPerSecond,
+      each.acceptedMs.p99,
+      each.startedMs.p50,
+      each.startedMs.p99,
+      each.runningMs.p99,
+      each.eventLagMs.p99,
+      each.cpuMsPerJob,
+      each.grownKibPerJob,
+    ]),
+  );
+}
+
+function judgeStorms(storms: readonly JobStorm[]): Verdict[] {
+  const most = Math.max(...workerCounts);
+  return storms
+    .filter(({ workers }) => workers === most)
+    .flatMap(({ masters, rate, finishedPerSecond, startedMs, lost, refused }) => {
+      const of = `${most} workers, ${masters} masters, ${rate ? `${rate} jobs/s` : "all at once"}`;
+      const none = {
+        bar: `no job is lost or refused: ${of}`,
+        measured: `${lost} lost, ${refused} refused`,
+        pass: lost + refused === 0,
+      };
+      const speed = {
+        bar: `jobs/s >= ${bars.jobsPerSecond}: ${of}`,
+        measured: finishedPerSecond.toFixed(0),
+        pass: finishedPerSecond >= bars.jobsPerSecond,
+      };
+      const latency = {
+        bar: `p99 from submission to start <= ${bars.startedMs} ms: ${of}`,
+        measured: `${startedMs.p99.toFixed(0)} ms`,
+        pass: startedMs.p99 <= bars.startedMs,
+      };
+      return rate ? [none, latency] : [none, speed];
+    });
 }
 
 function judgeSteady(costs: readonly SteadyCost[]): Verdict[] {
