@@ -3,6 +3,7 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/ForgetCheckpoints";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import type { ControlCommand } from "@heddle/control/command";
 import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import type { Log } from "@heddle/observability/logger";
@@ -72,6 +73,8 @@ export class TaskDispatch implements LinkOwner {
   /** Jobs whose secrets could not be decrypted, as was logged. */
   readonly #unreadable = new Set<string>();
   #progressLookedMs = 0;
+  /** When, and in which term, the links were last compared with the nodes. */
+  #aligned = { atMs: Number.NEGATIVE_INFINITY, term: 0 };
   #confirming = false;
   /** Rounds may use at most a third of the time, however much there is to compare. */
   #pauseMs = PAUSE_MS;
@@ -93,7 +96,10 @@ export class TaskDispatch implements LinkOwner {
     this.#secrets = secrets;
     this.#progress = progress;
     this.#hold = new LeaseHold(control, settings.clock, settings.leaseMs);
-    this.#unsubscribe = control.onApplied(() => this.#queueRound());
+    this.#unsubscribe = control.onApplied((command) => {
+      if (changesNodes(command)) this.#aligned.atMs = Number.NEGATIVE_INFINITY;
+      this.#queueRound();
+    });
     this.#timer = setInterval(() => this.#round(), ROUND_MS);
     this.#timer.unref();
   }
@@ -125,9 +131,9 @@ export class TaskDispatch implements LinkOwner {
       return;
     }
     const startedMs = clock.monotonicMs();
-    this.#alignLinks();
+    this.#alignLinks(startedMs);
     for (const link of this.#links.values()) {
-      if (!link.isReady) continue;
+      if (!link.isReady || !this.#hasTasks(link)) continue;
       this.#order(link);
       void this.#report(link);
     }
@@ -138,10 +144,20 @@ export class TaskDispatch implements LinkOwner {
     void this.#writeProgress(new Set());
   }
 
-  /** Opens one session per attached worker in this leader's term. */
-  #alignLinks(): void {
+  /** Whether the worker or the state knows of any: most rounds concern few of many workers. */
+  #hasTasks({ node, statuses }: TaskLink): boolean {
+    return statuses.size > 0 || this.#control.jobs.tasksByNode.has(node);
+  }
+
+  /**
+   * Opens one session per attached worker in this leader's term. Between changes of nodes it looks
+   * at them now and then, not at each change of a task.
+   */
+  #alignLinks(nowMs: number): void {
     const { masterId, leaseMs, log } = this.#settings;
     const { term = 1, cluster = "" } = this.#control.group?.status() ?? {};
+    if (term === this.#aligned.term && nowMs - this.#aligned.atMs < ROUND_MS) return;
+    this.#aligned = { atMs: nowMs, term };
     const leader: LeaderTerm = { masterId, term, cluster, leaseMs };
     // Reports from before a node's loss do not count: its return starts a new session.
     const isLost = (id: string) => (this.#control.state.nodes.get(id)?.state ?? "lost") === "lost";
@@ -323,7 +339,13 @@ export class TaskDispatch implements LinkOwner {
   #closeLinks(): void {
     for (const link of this.#links.values()) link.close();
     this.#links.clear();
+    this.#aligned.atMs = Number.NEGATIVE_INFINITY;
   }
+}
+
+/** Undefined: the state was replaced. */
+function changesNodes(command: ControlCommand | undefined): boolean {
+  return command === undefined || command.type.startsWith("node.");
 }
 
 function jobIdOf({ jobId }: TaskReportEntry): string {
