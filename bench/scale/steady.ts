@@ -37,6 +37,20 @@ export async function startCluster(
   profiles?: string,
 ): Promise<AttachedCluster> {
   const masters = await MastersUnderTest.start(masterCount, profiles);
+  try {
+    return await attachWorkers(masters, masterCount, workers, settleMs);
+  } catch (error) {
+    await masters.stop();
+    throw error;
+  }
+}
+
+async function attachWorkers(
+  masters: MastersUnderTest,
+  masterCount: number,
+  workers: number,
+  settleMs: number,
+): Promise<AttachedCluster> {
   await delay(settleMs);
   const before = await masters.uses();
   const startedMs = performance.now();
