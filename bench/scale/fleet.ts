@@ -79,7 +79,7 @@ export class Fleet {
     };
   }
 
-  /** Reports until the condition holds; undefined when the time is over. */
+  /** Reports until the condition holds; undefined when the time has passed. */
   async until(
     isReached: (report: FleetReport) => boolean,
     timeoutMs: number,

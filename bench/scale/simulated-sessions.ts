@@ -3,6 +3,7 @@ import type { SessionHello__Output } from "@heddle/contracts/generated/heddle/v1
 import type { TaskCommand__Output } from "@heddle/contracts/generated/heddle/v1/TaskCommand";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskReport } from "@heddle/contracts/generated/heddle/v1/TaskReport";
+import { keyOf } from "../../apps/worker/dist/records/task-plan.js";
 import { bootClock, Lease } from "../../apps/worker/dist/tasks/leases/lease.js";
 import type { TaskTimes } from "./settings.ts";
 import { now, SimulatedTask } from "./simulated-task.ts";
@@ -123,8 +124,4 @@ export class SimulatedSessions {
     this.#tasks.delete(key);
     if (task?.times) this.#forgotten.set(key, task);
   }
-}
-
-export function keyOf({ jobId, attempt, rank, incarnation }: TaskId__Output): string {
-  return `${jobId}/${attempt}/${rank}/${incarnation}`;
 }

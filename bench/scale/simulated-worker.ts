@@ -15,8 +15,9 @@ import {
   LogShipper,
   type ShippedLog,
 } from "../../apps/worker/dist/logs/log-shipper.js";
+import { keyOf } from "../../apps/worker/dist/records/task-plan.js";
 import type { WorkersSettings } from "./settings.ts";
-import { keyOf, SimulatedSessions } from "./simulated-sessions.ts";
+import { SimulatedSessions } from "./simulated-sessions.ts";
 import { now } from "./simulated-task.ts";
 
 const GIB = 2 ** 30;

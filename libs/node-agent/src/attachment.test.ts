@@ -41,7 +41,7 @@ test("attach: a busy master gets more time at each attempt, until it has answere
     register: { nodeId: "w", kind: "NODE_KIND_WORKER", name: "w" },
     followed: new FollowedCluster(folder),
     heartbeat: () => ({}),
-    registerTimeoutMs: 100,
+    times: { registerTimeoutMs: 100 },
     log,
   });
   try {

@@ -14,7 +14,7 @@ import { fromStatus } from "@heddle/rpc/status";
 /**
  * A master that does not answer `register` in this time is disconnected and retried. After each such
  * end the time doubles, up to a maximum: of a thousand nodes that come at once, a busy master must
- * get to every one before that gives up and comes anew.
+ * get to every one before that gives up and comes again.
  */
 const REGISTER_TIMEOUT_MS = 5_000;
 const MAX_DOUBLINGS = 4;
@@ -42,14 +42,18 @@ export interface AttachmentOptions {
    */
   readonly followed: FollowedCluster;
   readonly log: Log;
-  /** 10,000 by default. */
-  readonly removedRestMs?: number;
-  /** 5,000 by default: the first of the times to answer `register`. */
-  readonly registerTimeoutMs?: number;
+  readonly times?: Partial<AttachmentTimes>;
   /** Awaited before each retry: as long as this master is known to be removed. */
   readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
   /** Called with the group's members as this master reports them; undefined when it disconnects. */
   readonly onMembers?: ((said: ReportedMembers | undefined) => void) | undefined;
+}
+
+export interface AttachmentTimes {
+  /** 10,000 by default. */
+  readonly removedRestMs: number;
+  /** 5,000 by default: the first of the times to answer `register`. */
+  readonly registerTimeoutMs: number;
 }
 
 /** A master's report of its group. */
@@ -113,7 +117,7 @@ export class Attachment {
           isRemoved = true;
           log.info({ master }, "detached from a master that was removed from its group");
         } else if (!isRemoved) this.#logFailure(error, failures);
-        if (isRemoved) return this.#options.removedRestMs ?? REMOVED_REST_MS;
+        if (isRemoved) return this.#options.times?.removedRestMs ?? REMOVED_REST_MS;
         if (this.#timeouts > 0) return Math.random() * this.#registerTimeoutMs;
         return Math.min(pauseMs, failures <= EAGER_TRIES ? EAGER_MS : Infinity);
       },
@@ -121,7 +125,7 @@ export class Attachment {
   }
 
   get #registerTimeoutMs(): number {
-    return this.#options.registerTimeoutMs ?? REGISTER_TIMEOUT_MS;
+    return this.#options.times?.registerTimeoutMs ?? REGISTER_TIMEOUT_MS;
   }
 
   /** Nodes and masters start together, so first failures are not logged. */

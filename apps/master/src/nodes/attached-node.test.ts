@@ -45,7 +45,7 @@ test("heartbeats: figures alone are no news, another phase or refusal is", () =>
     heartbeat({ phase: "loading", pulledBytes: 9, others: 3 }, { cpuPercent: 7 }),
     heartbeat({}),
     heartbeat({}, { memoryUsedBytes: 5 }),
-    heartbeat({}, { refusesLeader: "of before a restore" }),
+    heartbeat({}, { refusesLeader: "of an earlier cluster" }),
     heartbeat({}),
     heartbeat({ deployment: "n" }),
   ].map((each) => node.onHeartbeat(each, 0));

@@ -122,7 +122,7 @@ test("attach: a node leaves a silently removed master and finds its replacement"
     master,
     register,
     credentials: asServer,
-    removedRestMs: 20,
+    times: { removedRestMs: 20 },
     followed: new FollowedCluster(cluster.folder),
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },

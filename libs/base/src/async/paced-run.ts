@@ -24,7 +24,7 @@ export class PacedRun {
     this.#clock = clock;
   }
 
-  /** The work runs within this time, or as soon as the rest is over. */
+  /** The work runs within this time, or as soon as the rest has ended. */
   request(withinMs = 0): void {
     const nowMs = this.#clock.monotonicMs();
     const dueMs = Math.max(nowMs + withinMs, this.#restsUntilMs);

@@ -69,9 +69,9 @@ interface PlacedSpec {
 }
 
 /**
- * Reconciles the workers with the replicated state. At once after changes of nodes, replicas and
- * deployments, and soon after other reports and commands, it compares desired and reported replicas
- * and commands the difference.
+ * Reconciles the workers with the replicated state: compares desired and reported replicas and
+ * commands the difference. It does so at once after changes of nodes, replicas and deployments, and
+ * soon after other reports and commands.
  * - It keeps no state that matters: a new leader derives the same, idempotent commands.
  * - Only the leader commands, because another master may lag behind and would unload what is new.
  * - Without a majority of the masters no state changes: each remaining master loads what its
