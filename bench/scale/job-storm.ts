@@ -24,7 +24,8 @@ export interface JobStorm {
   /** From the first submission to the last end that the event stream showed. */
   readonly finishedPerSecond: number;
   readonly refused: number;
-  readonly lost: number;
+  /** Accepted, but failed or not seen to end within five minutes of the last submission. */
+  readonly unseen: number;
   /** From sending the submission to its answer, to the start on the worker, and to that event. */
   readonly acceptedMs: Summary;
   readonly startedMs: Summary;
@@ -72,7 +73,7 @@ export async function measureJobStorm(
     acceptedPerSecond: sent.sentMs.size / sent.seconds,
     finishedPerSecond: ended / ((lastEndMs - firstMs) / 1_000),
     refused: sent.refused,
-    lost: sent.sentMs.size - ended + follower.failed,
+    unseen: sent.sentMs.size - ended + follower.failed,
     acceptedMs: summarizeSamples(sent.answerMs),
     startedMs: summarizeSamples(since(started)),
     runningMs: summarizeSamples(since(follower.runningMs)),
