@@ -51,11 +51,18 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .argument("<subject>", "user:ID or key:ID of a caller, or whom logged events are about")
     .action(lazy(async () => (await import("./commands/events-log.ts")).shredEvents));
   events
+    .command("cosign")
+    .description("add signatures of witnesses to a checkpoint")
+    .argument("<size>", "its number of events")
+    .requiredOption("--signatures <file>", "file with the lines of signatures")
+    .action(lazy(async () => (await import("./commands/events-log.ts")).cosignEvents));
+  events
     .command("export")
     .description("write events with their proofs, for `heddle events verify`")
     .option("--first <n>", "the first event")
     .option("--end <n>", "the event after the last (default: all that are signed)")
     .option("--since <n>", "a number of events whose checkpoint you have")
+    .option("--cosigned", "by the newest checkpoint that a witness signed")
     .option("--output-file <file>", "output file (default: standard output)")
     .action(lazy(async () => (await import("./commands/events-log.ts")).exportEvents));
   events

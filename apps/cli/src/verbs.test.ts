@@ -71,6 +71,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "events log": ["TEST"],
   "events keys": [],
   "events shred": ["alice"],
+  "events cosign": ["1", "--signatures", SPEC_FILE],
   "events export": [],
   "webhooks create": ["https://hooks.example.com/x"],
   "webhooks list": [],

@@ -191,6 +191,9 @@ describe("master process", { timeout: 240_000 }, () => {
     const half = run(["--http-cert-file", keyFile]);
     expect(await half.exited()).toBe(1);
     expect(half.output.err).toMatch(/--http-cert-file needs --http-key-file too/);
+    const witness = run(["--event-witnesses", "witness.example"]);
+    expect(await witness.exited()).toBe(1);
+    expect(witness.output.err).toMatch(/"witness\.example" is no key: it has the form NAME/);
     // None has a log: they ended before Raft started.
     expect(existsSync(join(data, "control"))).toBe(false);
     const open = run(["--http-host", "0.0.0.0"]);

@@ -18,6 +18,7 @@ import { ConfigReload } from "./config/config-reload.ts";
 import { VERSION } from "./config/version.ts";
 import { type CatalogSeed, fileSeed, profileSeed } from "./control-plane/catalog/seed.ts";
 import { readJoinToken } from "./control-plane/enrollment/master-credentials.ts";
+import { witnessesOf } from "./control-plane/event-log/witnesses.ts";
 import { startRaftMember } from "./control-plane/raft/raft-member.module.ts";
 import { RaftMember, type RaftMemberOptions } from "./control-plane/raft/raft-member.ts";
 import { checkBootstrapKey } from "./control-plane/raft/secrets.ts";
@@ -101,6 +102,7 @@ async function openMaster(
   // Checks all inputs before it takes part in a group.
   checkBootstrapKey(config.bootstrapKeyFile);
   if (config.authFile !== undefined) readAuthFile(config.authFile);
+  witnessesOf(config.eventWitnesses);
   if (config.httpTls) readServerCertificate(config.httpTls);
   const joinToken = readJoinToken(config.joinTokenFile);
   if (joinToken !== undefined) parseJoinToken(joinToken);

@@ -180,6 +180,7 @@ export class ReplicatedControl {
       if (name.startsWith("sink:")) this.state.cluster.delete(name);
     }
     this.state.cluster.delete("checkpoint");
+    this.state.cluster.delete("cosigned");
   }
 
   /** The index derived from the jobs' state; read-only. */

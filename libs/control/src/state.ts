@@ -69,6 +69,7 @@ export interface ControlState extends JobsState {
    * - `firstEvent`: the first event that is kept; absent while all are.
    * - `sink:ID`: the first event that a sink does not have.
    * - `checkpoint`: the newest signed checkpoint of the event log.
+   * - `cosigned`: the newest one that a witness signed.
    * - `batch:MASTER`: the last command of a master's process that recorded calls.
    */
   readonly cluster: Map<ClusterValue, number | string>;
@@ -80,6 +81,7 @@ type ClusterValue =
   | "events"
   | "firstEvent"
   | "checkpoint"
+  | "cosigned"
   | `sink:${string}`
   | `batch:${string}`;
 

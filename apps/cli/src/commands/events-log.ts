@@ -3,8 +3,14 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
 import type { EventLogOptions } from "@heddle/client/resources/cluster/events";
-import type { LogEvent, LoggedEvent, ShreddedSubject } from "@heddle/contracts/api/events/log";
+import type {
+  CosignedCheckpoint,
+  LogEvent,
+  LoggedEvent,
+  ShreddedSubject,
+} from "@heddle/contracts/api/events/log";
 import type { Command } from "commander";
 import { wordsOf } from "../comma-list.ts";
 import { commandContext } from "../command-context.ts";
@@ -132,15 +138,40 @@ export async function shredEvents(command: Command): Promise<number> {
   return 0;
 }
 
+interface ExportFlags {
+  readonly outputFile?: string;
+  readonly cosigned?: true;
+  readonly first?: string;
+  readonly end?: string;
+  readonly since?: string;
+}
+
+/** `heddle events cosign <size>`. */
+export async function cosignEvents(command: Command): Promise<number> {
+  const { heddle, data, format } = commandContext(command);
+  const [given = ""] = command.args;
+  const { signatures: file } = command.opts<{ readonly signatures: string }>();
+  const size = wholeNumberOf("SIZE", given);
+  const signatures = readFlagFile("--signatures", file, "a file with lines of signatures");
+  const cosigned = await heddle.events.cosign({ size, signatures });
+  const columns: readonly Column<CosignedCheckpoint>[] = [
+    { header: "SIZE", value: ({ size: of }) => String(of) },
+    { header: "WITNESSES", value: ({ witnesses }) => witnesses.join(",") },
+  ];
+  printRow(cosigned, columns, format, data);
+  return 0;
+}
+
 /** `heddle events export`: NDJSON with proofs. */
 export async function exportEvents(command: Command): Promise<number> {
   const { heddle } = commandContext(command);
-  const { outputFile = "-", ...range } = command.opts<Record<string, string | undefined>>();
+  const { outputFile = "-", cosigned, ...range } = command.opts<ExportFlags>();
   const sizes = Object.entries(range).map(([name, text]) => [
     name,
     wholeNumberOf(`--${name}`, text ?? ""),
   ]);
-  const response = await heddle.events.export(Object.fromEntries(sizes));
+  const query = { ...Object.fromEntries(sizes), ...(cosigned && { cosigned }) };
+  const response = await heddle.events.export(query);
   const body = Readable.fromWeb(response.body as ReadableStream);
   await pipeline(body, outputFile === "-" ? process.stdout : createWriteStream(outputFile));
   return 0;

@@ -19,6 +19,7 @@ import { MastersController } from "./cluster/masters.controller.ts";
 import { SettingsController } from "./cluster/settings.controller.ts";
 import { WorkersController } from "./cluster/workers.controller.ts";
 import { ClientEventsController } from "./events/client-events.controller.ts";
+import { CosignaturesController } from "./events/cosignatures.controller.ts";
 import { EventLogController } from "./events/event-log.controller.ts";
 import { EventProofsController } from "./events/event-proofs.controller.ts";
 import { EventTilesController } from "./events/event-tiles.controller.ts";
@@ -72,6 +73,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     ArtifactsController,
     EventsController,
     ClientEventsController,
+    CosignaturesController,
     EventLogController,
     EventProofsController,
     EventTilesController,

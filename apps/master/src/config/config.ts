@@ -60,6 +60,8 @@ export interface MasterConfig {
   readonly webhookHosts: readonly string[];
   /** Where events are copied: URLs. */
   readonly eventSinks: readonly string[];
+  /** Keys of witnesses, whose signatures of checkpoints are kept. */
+  readonly eventWitnesses: readonly string[];
   /** `sync`: a model is called only when that is in the event log. */
   readonly auditMode: "async" | "sync";
   /** This master's name in the cluster. */
@@ -192,6 +194,7 @@ export function readConfig(
     plugins: settings.plugins,
     webhookHosts: settings.webhook_hosts,
     eventSinks: settings.event_sinks,
+    eventWitnesses: settings.event_witnesses,
     auditMode: settings.audit_mode,
     masterId: settings.name,
     peers: settings.peers,

@@ -156,6 +156,7 @@ export const masterSettings = z.strictObject({
   plugins: list("plugins: files, folders, packages, lists of them (.json)"),
   webhook_hosts: list("hosts of webhooks that are not public, or lack TLS"),
   event_sinks: list("copies of events: file:///DIR, s3://BUCKET/PREFIX, nats://HOST:PORT/SUBJECT"),
+  event_witnesses: list("keys of witnesses of the event log: NAME+ID+BASE64"),
   audit_mode: choice(
     ["async", "sync"],
     "async, or sync: calls of models wait until they are in the event log",

@@ -1,10 +1,17 @@
 import { unknownRefusal } from "../apply.ts";
-import { COPIES_EVENTS, REMOVES_EVENTS, SEALS_SUBJECTS, versionOf } from "../cluster-version.ts";
+import {
+  COPIES_EVENTS,
+  COSIGNS_EVENTS,
+  REMOVES_EVENTS,
+  SEALS_SUBJECTS,
+  versionOf,
+} from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
 import type {
   AuditCommand,
   ClientEvent,
+  CosignCommand,
   EventsSentCommand,
   RemoveEventsCommand,
 } from "./records.ts";
@@ -26,6 +33,7 @@ const TYPES: ReadonlySet<string> = new Set([
   "events.shred",
   "events.remove",
   "events.sent",
+  "events.cosign",
 ]);
 /** Sinks whose place is kept; one more replaces the one that is furthest behind. */
 const MAX_SINKS = 64;
@@ -59,6 +67,11 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
       ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
       : noteSent(cluster, command);
   }
+  if (command.type === "events.cosign") {
+    return versionOf(state) < COSIGNS_EVENTS
+      ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+      : keepCosigned(cluster, command);
+  }
   const { size, note } = command;
   if (!Number.isSafeInteger(size) || note.length > MAX_NOTE_CHARS) {
     return refuse("invalid_value", "a checkpoint has a size and a note");
@@ -69,6 +82,41 @@ export function changeAudit(state: EventState, command: AuditCommand): ControlRe
   if (size < known) return refuse("conflict", `a checkpoint covers ${known} events already`);
   cluster.set("checkpoint", note);
   return ACCEPTED;
+}
+
+/** The newest checkpoint that witnesses have signed is kept beside the newest one. */
+function keepCosigned(
+  cluster: ControlState["cluster"],
+  { size, note }: CosignCommand,
+): ControlReply {
+  const newest = checkpointSize(cluster.get("checkpoint"));
+  const known = checkpointSize(cluster.get("cosigned"));
+  if (note.length > MAX_NOTE_CHARS || size !== checkpointSize(note)) {
+    return refuse("invalid_value", "a checkpoint has a size and a note");
+  }
+  if (size < known || size > newest) {
+    const message = `witnesses have signed ${known} events, and ${newest} are signed, not ${size}`;
+    return refuse("conflict", message);
+  }
+  if (size === known && !hasAllOf(note, String(cluster.get("cosigned")))) {
+    return refuse("conflict", "another witness has signed the checkpoint meanwhile");
+  }
+  cluster.set("cosigned", note);
+  return ACCEPTED;
+}
+
+/** Whether a note has the text and all signatures of another. */
+function hasAllOf(note: string, other: string): boolean {
+  const end = other.lastIndexOf("\n\n") + 2;
+  const lines = new Set(note.slice(end).split("\n"));
+  const isSame = note.slice(0, end) === other.slice(0, end);
+  return (
+    isSame &&
+    other
+      .slice(end)
+      .split("\n")
+      .every((line) => lines.has(line))
+  );
 }
 
 function noteSent(

@@ -47,7 +47,12 @@ export interface EventName {
 }
 
 /** Changes of the event log alone. */
-export type AuditCommand = RecordCommand | ShredCommand | RemoveEventsCommand | EventsSentCommand;
+export type AuditCommand =
+  | RecordCommand
+  | ShredCommand
+  | RemoveEventsCommand
+  | EventsSentCommand
+  | CosignCommand;
 
 type RecordCommand =
   /** Calls of one master, gathered. */
@@ -104,4 +109,12 @@ export interface EventsSentCommand {
   /** Of its name: 16 hexadecimal digits. */
   readonly sink: string;
   readonly next: number;
+}
+
+/** Witnesses have signed the checkpoint of the first `size` events. */
+export interface CosignCommand {
+  readonly type: "events.cosign";
+  readonly atMs: number;
+  readonly size: number;
+  readonly note: string;
 }

@@ -47,6 +47,8 @@ export interface ExportRange {
   readonly end: number;
   /** A size whose checkpoint the reader has: that one, or the next kept one, is in the export. */
   readonly since?: number | undefined;
+  /** The checkpoint that proves it; the last one if absent. */
+  readonly checkpoint?: SignedNote | undefined;
 }
 
 /** Earlier checkpoints of an export, with those of its range first. */
@@ -58,9 +60,8 @@ const MAX_EARLIER = 64;
  */
 export async function* exportLines(
   log: EventStore,
-  { first, end, since }: ExportRange,
+  { first, end, since, checkpoint = log.checkpoint }: ExportRange,
 ): AsyncGenerator<string, void> {
-  const checkpoint = log.checkpoint;
   if (!checkpoint) throw notCovered(end, 0);
   const { size } = parseCheckpoint(checkpoint.text);
   if (end > size) throw notCovered(end, size);

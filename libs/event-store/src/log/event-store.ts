@@ -279,6 +279,20 @@ export class EventStore {
   }
 
   /**
+   * Keeps a checkpoint beside later ones, with the signatures that are kept of its tree already.
+   * Throws `server_error` where this log's tree of that size has another root.
+   */
+  keepCosigned(note: SignedNote): Promise<void> {
+    return this.#changes.run(async () => {
+      const { size, root } = parseCheckpoint(note.text);
+      if (!sameHash(await this.tree(size).root(), root)) throw this.#otherTree(size);
+      const known = await this.#checkpoints.from(size);
+      const isSame = known?.text === note.text;
+      await this.#checkpoints.put(size, isSame ? withSignatures(known, note.signatures) : note);
+    });
+  }
+
+  /**
    * Adds the signatures of the given witnesses, of these lines, to a kept checkpoint. Throws
    * `permission_denied` where none signed it, or where one of their signatures is wrong.
    */

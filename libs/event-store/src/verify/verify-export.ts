@@ -99,6 +99,11 @@ class ExportCheck {
     ]);
   }
 
+  /** Witnesses of the export's own checkpoint have seen that earlier ones lead to it. */
+  get #older(): LogTrust {
+    return { ...this.#trust, quorum: 0 };
+  }
+
   #takeHead(head: ReadHead, known: readonly SignedNote[]): boolean {
     if (this.#head) return this.#stop("malformed", "the export has two heads");
     const note = this.#faults.try("malformed", () => parseNote(head.checkpoint));
@@ -112,7 +117,7 @@ class ExportCheck {
       return this.#stop("malformed", `its head is not of a range in ${tree.size} entries`);
     }
     this.#head = { ...head, tree };
-    this.#known = new KnownHeads(this.#faults, this.#trust, first);
+    this.#known = new KnownHeads(this.#faults, this.#older, first);
     this.#known.add(note, "the checkpoint of the export");
     this.#frontier = frontier;
     for (const [at, each] of known.entries()) this.#known.add(each, `given checkpoint ${at + 1}`);
@@ -122,7 +127,7 @@ class ExportCheck {
 
   #takeEarlier(checkpoint: string, proof: readonly Uint8Array[], tree: TreeHead): boolean {
     const note = this.#faults.try("malformed", () => parseNote(checkpoint));
-    const old = note && this.#faults.try("malformed", () => verifyCheckpoint(note, this.#trust));
+    const old = note && this.#faults.try("malformed", () => verifyCheckpoint(note, this.#older));
     if (!note || !old) return false;
     if (!isConsistent(old, tree, proof)) {
       const message = `the checkpoints of ${old.size} and of ${tree.size} entries are not of one history`;

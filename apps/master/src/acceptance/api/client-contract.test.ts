@@ -84,6 +84,10 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "events.log": ["POST /api/v1/events/log", ({ events }) => events.log({ type: "TEST" })],
   "events.keys": ["GET /api/v1/events/log/keys", ({ events }) => events.keys()],
   "events.rotateKey": ["POST /api/v1/events/log/keys", ({ events }) => events.rotateKey()],
+  "events.cosign": [
+    "POST /api/v1/events/log/cosignatures",
+    ({ events }) => events.cosign({ size: 1, signatures: "\u2014 w AAAA\n" }),
+  ],
   "events.shred": ["POST /api/v1/events/log/shred", ({ events }) => events.shred("alice")],
   "events.checkpoint": ["GET /api/v1/events/log/checkpoint", ({ events }) => events.checkpoint()],
   "events.proof": ["GET /api/v1/events/log/proofs/:sequence", ({ events }) => events.proof("a b")],

@@ -1,7 +1,7 @@
 // holds: events-webhooks, events-audit-sync, events-lost-alone, events-signed, events-logged-once, events-projects, events-changed-byte
-// holds: events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
+// holds: events-witnesses, events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
 
-import { createHmac, randomUUID } from "node:crypto";
+import { createHash, createHmac, generateKeyPairSync, randomUUID, sign } from "node:crypto";
 import { once } from "node:events";
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -31,10 +31,13 @@ const [FIRST, SECOND, THIRD] = NAMES;
 const NO_KEY = createApiKey("test").text;
 const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }] };
 
+const WITNESS_KEYS = ["one", "two"].map((name) => witness(`${name}.example`));
+
 let group: MasterGroup;
 
 beforeAll(async () => {
   const flags = ["--snapshot-entries", "40", "--webhook-hosts", "127.0.0.1"];
+  flags.push("--event-witnesses", WITNESS_KEYS.map(({ key }) => key).join(","));
   const sync = { env: { HEDDLE_AUDIT_MODE: "sync" } };
   group = new MasterGroup(3, flags, (name) => (name === THIRD ? sync : {}));
   await group.startAll();
@@ -79,6 +82,21 @@ async function agreed(names: readonly string[] = NAMES): Promise<readonly LogEve
 function expectNoGap(log: readonly LogEvent[]): void {
   expect(log.map(({ sequence }) => Number(sequence))).toEqual(log.map((_, at) => at));
   expect(new Set(log.map(({ id }) => id)).size).toBe(log.length);
+}
+
+/** A witness as C2SP tlog-cosignature has it: its key, and what makes its lines. */
+function witness(name: string) {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const x = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
+  const material = Buffer.concat([Buffer.of(4), x]);
+  const id = createHash("sha256").update(`${name}\n`).update(material).digest().subarray(0, 4);
+  const cosign = (text: string): string => {
+    const time = Buffer.alloc(8);
+    time.writeBigUInt64BE(1_800_000_000n);
+    const signed = sign(null, Buffer.from(`cosignature/v1\ntime 1800000000\n${text}`), privateKey);
+    return `\u2014 ${name} ${Buffer.concat([id, time, signed]).toString("base64")}\n`;
+  };
+  return { key: `${name}+${id.toString("hex")}+${material.toString("base64")}`, cosign };
 }
 
 interface Made {
@@ -295,6 +313,46 @@ describe("event log of three masters", () => {
     expect(verified.end).toBeGreaterThan(old);
     const { hashes } = await events.consistency(old, verified.end);
     expect(hashes.length).toBeGreaterThan(0);
+  });
+
+  it("takes signatures of witnesses alone, of all of them, and exports by them", async () => {
+    const { events } = onMaster(FIRST);
+    await expect(events.checkpoint({ cosigned: true })).rejects.toMatchObject({ status: 404 });
+    const text = await events.checkpoint();
+    const note = parseNote(text);
+    const { size } = parseCheckpoint(note.text);
+    const [one, two] = WITNESS_KEYS.map(({ cosign }) => cosign(note.text)) as [string, string];
+    const refusals = [
+      [{ size, signatures: witness("one.example").cosign(note.text) }, 403],
+      [{ size, signatures: WITNESS_KEYS[0]!.cosign("other\n") }, 403],
+      [{ size: size + 100_000, signatures: one }, 404],
+      [{ size, signatures: "none" }, 400],
+    ] as const;
+    for (const [request, status] of refusals) {
+      await expect(events.cosign(request)).rejects.toMatchObject({ status });
+    }
+    // At the same time on two masters: neither signature is lost.
+    await Promise.all([
+      events.cosign({ size, signatures: one }),
+      onMaster(SECOND).events.cosign({ size, signatures: two }),
+    ]);
+    const third = onMaster(THIRD).events;
+    const names = async () =>
+      parseNote(await third.checkpoint({ cosigned: true })).signatures.map(({ name }) => name);
+    await eventually(async () => (await names().catch(() => [])).length >= 3);
+    expect((await names()).filter((name) => name.endsWith(".example")).sort()).toEqual([
+      "one.example",
+      "two.example",
+    ]);
+    const { origin, keys } = await events.keys();
+    const all = [...keys, ...WITNESS_KEYS.map(({ key }) => key)].map(parseVerifierKey);
+    const { body } = await third.export({ cosigned: true });
+    const trust = { origin, keys: all, quorum: 2 };
+    const verified = await verifyExport(exportLinesOf(body!), trust, []);
+    expect(verified).toMatchObject({ faults: [], end: size });
+    const newest = await third.export();
+    const strict = await verifyExport(exportLinesOf(newest.body!), { ...trust, quorum: 3 }, []);
+    expect(strict.faults).toMatchObject([{ message: expect.stringMatching(/it needs 1 and 3/) }]);
   });
 
   it("webhooks get each event, signed, also after a refusal and another leader", async () => {

@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import {
+  type CheckpointQuery,
   type ConsistencyProof,
   type EventLogKeys,
   type ExportQuery,
@@ -10,7 +11,7 @@ import {
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { exportLines } from "@heddle/event-store/export/export-lines";
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
-import { formatNote } from "@heddle/event-store/notes/signed-note";
+import { formatNote, parseNote, type SignedNote } from "@heddle/event-store/notes/signed-note";
 import { formatTlogProof } from "@heddle/event-store/notes/tlog-proof";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -69,8 +70,11 @@ export class EventProofsController {
   }
 
   @Serves(eventLogOperations.checkpoint)
-  async checkpoint(@Res() reply: FastifyReply): Promise<void> {
-    const { checkpoint } = this.#log().store;
+  async checkpoint(
+    @Query() { cosigned }: CheckpointQuery,
+    @Res() reply: FastifyReply,
+  ): Promise<void> {
+    const checkpoint = cosigned ? this.#cosigned() : this.#log().store.checkpoint;
     if (!checkpoint) throw noCheckpoint();
     await sendText(reply, formatNote(checkpoint));
   }
@@ -112,7 +116,7 @@ export class EventProofsController {
 
   @Serves(eventLogOperations.export)
   async export(
-    @Query() { first, end, since }: ExportQuery,
+    @Query() { first, end, since, cosigned }: ExportQuery,
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
@@ -122,15 +126,17 @@ export class EventProofsController {
         "An export has the events of all projects: it needs events:read in the whole cluster.";
       throw new AppError("permission_denied", message);
     }
-    if (!store.checkpoint) throw noCheckpoint();
+    const checkpoint = cosigned ? this.#cosigned() : store.checkpoint;
+    if (!checkpoint) throw noCheckpoint();
     if (this.#exports >= MAX_EXPORTS) {
       const message = `${MAX_EXPORTS} exports of events run on this master. Try again later.`;
       throw new AppError("overloaded", message, { retryAfterMs: 5_000 });
     }
     const range = {
       first: first ?? store.first,
-      end: end ?? parseCheckpoint(store.checkpoint.text).size,
+      end: end ?? parseCheckpoint(checkpoint.text).size,
       since,
+      checkpoint,
     };
     this.#exports++;
     try {
@@ -138,6 +144,15 @@ export class EventProofsController {
     } finally {
       this.#exports--;
     }
+  }
+
+  #cosigned(): SignedNote {
+    const note = this.#control.state.cluster.get("cosigned");
+    if (typeof note === "string") return parseNote(note);
+    throw new AppError(
+      "not_found",
+      "No witness has signed a checkpoint yet: see --event-witnesses.",
+    );
   }
 
   #log(): EventLogWriter {

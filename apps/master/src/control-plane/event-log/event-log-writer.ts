@@ -43,6 +43,7 @@ export class EventLogWriter {
   #written: Promise<void> = Promise.resolve();
   readonly #checkpoints = new SerialQueue();
   #note: unknown;
+  #cosigned: unknown;
   readonly #closing = new AbortController();
 
   private constructor(
@@ -104,6 +105,7 @@ export class EventLogWriter {
     this.#count = control.eventCount;
     this.#firstKept = firstEvent(control.state.cluster);
     this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
+    this.#keepCosigned(control.state.cluster.get("cosigned"));
     if (derived.length === 0) return;
     const first = this.#count - derived.length;
     // Behind: the catch-up fetches these too.
@@ -124,6 +126,7 @@ export class EventLogWriter {
     this.#count = control.eventCount;
     this.#firstKept = firstEvent(control.state.cluster);
     this.#keepCheckpoint(control.state.cluster.get("checkpoint"));
+    this.#keepCosigned(control.state.cluster.get("cosigned"));
   }
 
   /**
@@ -225,6 +228,26 @@ export class EventLogWriter {
         if (store.size < size) await store.grownBeyond(size - 1, signal);
         await store.keep(parseNote(Buffer.from(note)));
         if (store.first < this.#firstKept) await store.prune(this.#firstKept);
+      } catch (error) {
+        await this.#replacing;
+        if (store === this.#store) throw error;
+        return keep();
+      }
+    };
+    this.#checkpoints.run(keep).catch((error: unknown) => this.#fail(error));
+  }
+
+  /** A checkpoint that witnesses signed; the events that it covers may still come. */
+  #keepCosigned(note: unknown): void {
+    if (note === this.#cosigned || typeof note !== "string") return;
+    this.#cosigned = note;
+    const size = checkpointSize(note);
+    const keep = async (): Promise<void> => {
+      const store = this.#store;
+      if (this.#cosigned !== note) return;
+      try {
+        if (store.size < size) await store.grownBeyond(size - 1, this.#closing.signal);
+        await store.keepCosigned(parseNote(Buffer.from(note)));
       } catch (error) {
         await this.#replacing;
         if (store === this.#store) throw error;

@@ -1,6 +1,8 @@
 import type { ClusterEvent, EventPage } from "@heddle/contracts/api/events";
 import type {
   ConsistencyProof,
+  CosignedCheckpoint,
+  CosignRequest,
   EventLogKeys,
   EventLogQuery,
   ExportQuery,
@@ -26,6 +28,12 @@ type LogFilter = Pick<EventLogQuery, "type" | "project" | "subject" | "user" | "
 export interface EventLogOptions extends Partial<LogFilter>, CallOptions {
   /** The `sequence` of the last known event. */
   readonly after?: string | undefined;
+}
+
+/** Which checkpoint to return. */
+export interface CheckpointOptions extends CallOptions {
+  /** The newest that a witness signed. */
+  readonly cosigned?: boolean | undefined;
 }
 
 /** The cluster's events: `heddle.events`. */
@@ -94,9 +102,19 @@ export class Events {
     return this.#transport.change(request, options);
   }
 
-  /** The newest checkpoint: a signed note. */
-  checkpoint(options: CallOptions = {}): Promise<string> {
-    return this.#text("/events/log/checkpoint", options);
+  /** The newest checkpoint, or the newest that a witness signed: a signed note. */
+  checkpoint({ cosigned, ...options }: CheckpointOptions = {}): Promise<string> {
+    return this.#text("/events/log/checkpoint", options, cosigned ? { cosigned } : {});
+  }
+
+  /** Adds signatures of witnesses that the masters know to a checkpoint. */
+  cosign(cosignatures: CosignRequest, options: ChangeOptions = {}): Promise<CosignedCheckpoint> {
+    const request = {
+      method: "POST",
+      path: "/events/log/cosignatures",
+      body: cosignatures,
+    } as const;
+    return this.#transport.change(request, options);
   }
 
   /** A proof that the event is in the log, by the newest checkpoint. */
@@ -135,7 +153,11 @@ export class Events {
     });
   }
 
-  async #text(path: string, { signal }: CallOptions): Promise<string> {
-    return (await this.#transport.open({ method: "GET", path, signal })).text();
+  async #text(
+    path: string,
+    { signal }: CallOptions,
+    query: Readonly<Record<string, true>> = {},
+  ): Promise<string> {
+    return (await this.#transport.open({ method: "GET", path, query, signal })).text();
   }
 }

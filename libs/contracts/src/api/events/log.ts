@@ -181,10 +181,45 @@ const treeSize = (what: string) =>
     .pipe(z.int())
     .describe(what);
 
+const cosigned = z
+  .enum(["true", "false"], "expected `true` or `false`")
+  .default("false")
+  .transform((text) => text === "true");
+
+const checkpointQuery = z.object({
+  cosigned: cosigned.describe("The newest one that a witness signed."),
+});
+
+export type CheckpointQuery = z.output<typeof checkpointQuery>;
+
+const cosignRequest = z
+  .strictObject({
+    size: z.int().min(1).describe("The number of events of the checkpoint."),
+    signatures: z
+      .string()
+      .min(1)
+      .max(4_096)
+      .describe("Lines of signatures, as C2SP tlog-witness has them."),
+  })
+  .meta({ id: "CosignRequest" });
+
+export type CosignRequest = z.input<typeof cosignRequest>;
+
+const cosignedSchema = z
+  .object({
+    object: z.literal("cosigned_checkpoint"),
+    size: z.int(),
+    witnesses: z.array(z.string()).describe("Names of those that have signed it."),
+  })
+  .meta({ id: "CosignedCheckpoint" });
+
+export type CosignedCheckpoint = DataOf<typeof cosignedSchema>;
+
 const exportQuery = z.object({
   first: treeSize("The first event.").optional(),
   end: treeSize("The event after the last; by default all that are signed.").optional(),
   since: treeSize("A size whose checkpoint the reader has.").optional(),
+  cosigned: cosigned.describe("By the newest checkpoint that a witness signed."),
 });
 
 export type ExportQuery = z.output<typeof exportQuery>;
@@ -234,6 +269,7 @@ export const eventLogOperations = {
     operationId: "events.checkpoint",
     path: `${LOG_PATH}/checkpoint`,
     summary: "The newest checkpoint of the event log: a signed note of C2SP tlog-checkpoint.",
+    query: checkpointQuery,
     replies: TEXT("a signed note"),
   },
   proof: {
@@ -249,6 +285,15 @@ export const eventLogOperations = {
     path: `${LOG_PATH}/entries/{sequence}`,
     summary: "The bytes of an event, which proofs are about.",
     replies: { 200: { "application/octet-stream": "CloudEvents in JSON" } },
+  },
+  cosign: {
+    operationId: "events.cosign",
+    method: "POST",
+    path: `${LOG_PATH}/cosignatures`,
+    permission: "events:create",
+    summary: "Adds signatures of the witnesses of `--event-witnesses` to a kept checkpoint.",
+    body: cosignRequest,
+    replies: { 200: json(cosignedSchema) },
   },
   tile: {
     ...read,
