@@ -50,6 +50,11 @@ export function addEvents(program: Command, lazy: Lazy): void {
     .description("remove a subject's key: its personal data cannot be read any more")
     .argument("<subject>", "user:ID or key:ID of a caller, or whom logged events are about")
     .action(lazy(async () => (await import("./commands/events-log.ts")).shredEvents));
+  addProofs(events, lazy);
+}
+
+/** What shows that nothing was changed. */
+function addProofs(events: Command, lazy: Lazy): void {
   events
     .command("cosign")
     .description("add signatures of witnesses to a checkpoint")
