@@ -5,6 +5,7 @@ import type { ApiOperation } from "@heddle/contracts/api/operation";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Authenticator } from "./identity/authenticator.ts";
 import { type Caller, callerText } from "./identity/caller.ts";
+import { UnknownCallers } from "./identity/unknown-callers.ts";
 import type { LastUsed } from "./last-used.ts";
 import type { CallLimiter } from "./limits/call-limiter.ts";
 import type { CallReservation } from "./limits/call-reservation.ts";
@@ -31,6 +32,7 @@ export class AccessCheck {
   readonly #lastUsed: LastUsed;
   readonly #limits: CallLimiter;
   readonly #onLimited: OnLimited;
+  readonly #unknown = new UnknownCallers();
 
   constructor(
     authenticator: Authenticator,
@@ -54,9 +56,21 @@ export class AccessCheck {
     return (request, reply) => {
       if (isPublic && !this.#authenticator.hasCredentials(request)) return;
       const check = (caller: Caller) => this.#check(caller, permission, request, reply);
-      const caller = this.#authenticator.callerOf(request);
+      const caller = this.#callerOf(request);
       return caller instanceof Promise ? caller.then(check) : check(caller);
     };
+  }
+
+  #callerOf(request: CallerRequest): Later<Caller> {
+    const refuse = (thrown: unknown): never => {
+      throw this.#unknown.refusal(thrown);
+    };
+    try {
+      const caller = this.#authenticator.callerOf(request);
+      return caller instanceof Promise ? caller.catch(refuse) : caller;
+    } catch (thrown) {
+      return refuse(thrown);
+    }
   }
 
   #check(

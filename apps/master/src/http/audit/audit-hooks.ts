@@ -28,6 +28,7 @@ export function auditCalls(
     const call = { context: () => contextOf(request as CallerRequest), isLogged: false };
     calls.set(request, call);
     reply.raw.once("close", () => {
+      if (isUnknownBeyondLimit(request as CallerRequest, reply)) return trail.count();
       const record = recordOf(request, reply, call);
       if (record) trail.record(record);
     });
@@ -90,6 +91,11 @@ function recordOf(
   if (!kind) return undefined;
   const subject = call.subject ?? shownPath(request.url).replace(/\?.*/, "");
   return { ...call.context(), kind, subject, status, atMs: Date.now() };
+}
+
+/** Refused by UnknownCallers: anyone can make such calls, and any number of them. */
+function isUnknownBeyondLimit({ knownCaller }: CallerRequest, { raw }: FastifyReply): boolean {
+  return !knownCaller && raw.headersSent && raw.statusCode === 429;
 }
 
 function kindOf(request: FastifyRequest, status: number): AuditRecord["kind"] | undefined {

@@ -14,8 +14,6 @@ const GATHER_MS = 1_000;
 const RETRY_MS = 250;
 /** Records that wait; more are counted instead. */
 const MAX_WAITING = 16_384;
-/** Denied calls of a second that are recorded one by one: anyone can make them. */
-const MAX_DENIED = 100;
 /** How long a master that ends waits for its last records. */
 const LAST_MS = 3_000;
 
@@ -36,7 +34,6 @@ export class AuditTrail implements OnApplicationShutdown {
   #number = 0;
   #waiting: AuditRecord[] = [];
   #dropped = 0;
-  #denied = { second: 0, count: 0 };
   #timer: NodeJS.Timeout | undefined;
   #sending: Promise<void> | undefined;
   #isClosed = false;
@@ -55,10 +52,25 @@ export class AuditTrail implements OnApplicationShutdown {
   record(record: AuditRecord): void {
     const { control } = this.#parts;
     if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
-    if (this.#isFull(record)) {
-      this.#dropped++;
-      this.counts.dropped++;
-    } else this.#waiting.push(record);
+    if (this.#waiting.length < MAX_WAITING) this.#waiting.push(record);
+    else this.#drop();
+    this.#sendSoon();
+  }
+
+  /** Takes a call of which only the number is kept. */
+  count(): void {
+    const { control } = this.#parts;
+    if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
+    this.#drop();
+    this.#sendSoon();
+  }
+
+  #drop(): void {
+    this.#dropped++;
+    this.counts.dropped++;
+  }
+
+  #sendSoon(): void {
     if (this.#waiting.length >= MAX_RECORDS) this.#send();
     else this.#timer ??= setTimeout(() => this.#send(), GATHER_MS).unref();
   }
@@ -81,14 +93,6 @@ export class AuditTrail implements OnApplicationShutdown {
     if (this.#waiting.length > 0) {
       this.#parts.log.error({ lost: this.#waiting.length }, "calls were not recorded");
     }
-  }
-
-  #isFull({ kind, atMs }: AuditRecord): boolean {
-    if (this.#waiting.length >= MAX_WAITING) return true;
-    if (kind !== "denied") return false;
-    const second = Math.floor(atMs / 1_000);
-    if (second !== this.#denied.second) this.#denied = { second, count: 0 };
-    return ++this.#denied.count > MAX_DENIED;
   }
 
   #send(): void {
