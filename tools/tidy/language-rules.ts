@@ -138,7 +138,8 @@ export function namesIn(files: readonly SourceFile[]): Set<string> {
 export function sharedNames(files: readonly SourceFile[]): string[] {
   const owners = new Map<string, SourceFile[]>();
   for (const file of files) {
-    if (/\/generated\/|\.test\.ts$|\.d\.mts$/.test(file.path)) continue;
+    // A stand-in has the names of what it replaces.
+    if (/\/(generated|stand-ins)\/|\.test\.ts$|\.d\.mts$/.test(file.path)) continue;
     for (const name of declaredExports(file)) owners.set(name, [...(owners.get(name) ?? []), file]);
   }
   return [...owners]

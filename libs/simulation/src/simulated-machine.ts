@@ -12,6 +12,8 @@ const PIECE_LENGTH = 2048;
 /** The real replicated control state as the state machine of a simulated member. */
 export class SimulatedMachine implements StateMachine<ControlReply> {
   control = new ReplicatedControl();
+  /** Called with each applied entry, or with undefined where a snapshot has replaced the state. */
+  onEntry: ((entry: LogCommand | undefined) => void) | undefined;
   readonly #onApplied: AppliedWatcher;
   /** For self-tests: forgets that requests were applied before. */
   readonly #forgetsRequests: boolean;
@@ -23,7 +25,9 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
 
   apply(commands: readonly Command[]): Promise<readonly ControlReply[]> {
     const replies = commands.map(({ index, data }) => {
-      const reply = this.control.apply(this.#decode(data), index);
+      const entry = this.#decode(data);
+      const reply = this.control.apply(entry, index);
+      this.onEntry?.(entry);
       const { commands: count } = this.control;
       if (count % HASH_EVERY === 0) this.#onApplied(count, index, () => this.control.hash);
       return reply;
@@ -50,6 +54,7 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
 
   async restore(chunks: AsyncIterable<Uint8Array>): Promise<void> {
     await this.control.restore(texts(chunks));
+    this.onEntry?.(undefined);
   }
 
   #decode(data: Uint8Array): LogCommand {

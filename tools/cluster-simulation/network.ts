@@ -1,0 +1,191 @@
+import type { Dice } from "@heddle/simulation/dice";
+import type { EventQueue } from "@heddle/simulation/event-queue";
+import type { SimulatedProcess } from "./simulated-process.ts";
+
+/** The shortest delay of a message between machines. */
+const MIN_DELAY_US = 150;
+/** A connection without an answer to its keepalive breaks after this: 10 s idle and 5 s of waiting. */
+export const KEEPALIVE_US = 15_000_000;
+/** A system gives up an unanswered request for a connection after this. */
+const CONNECT_TIMEOUT_US = 20_000_000;
+
+/** What accepts connections at an address. */
+export interface Listener {
+  readonly process: SimulatedProcess;
+  onConnection(connection: SimulatedConnection): void;
+}
+
+/** One end of a connection. */
+interface End {
+  readonly process: SimulatedProcess;
+  onBroken: () => void;
+  /** When the newest message to this end arrives: messages stay in order. */
+  newestUs: number;
+  /** Messages to this end that a cut link holds back. */
+  held: (() => void)[];
+}
+
+/** A connection between two processes: ordered, without loss, and broken as a whole. */
+export class SimulatedConnection {
+  readonly #network: Network;
+  readonly client: End;
+  readonly server: End;
+  isBroken = false;
+
+  constructor(network: Network, client: SimulatedProcess, server: SimulatedProcess) {
+    const end = (process: SimulatedProcess): End => ({
+      process,
+      onBroken: () => undefined,
+      newestUs: 0,
+      held: [],
+    });
+    this.#network = network;
+    this.client = end(client);
+    this.server = end(server);
+    for (const { onEnd } of [client, server]) onEnd.add(this.#processEnded);
+  }
+
+  /** Delivers to that end after the network's delay, and after all that was sent before. */
+  send(to: "client" | "server", deliver: () => void): void {
+    const end = this[to];
+    const { queue } = this.#network;
+    end.newestUs = Math.max(end.newestUs + 1, queue.nowUs + this.#network.delayUs());
+    end.process.after(end.newestUs - queue.nowUs, () => {
+      if (this.isBroken) return;
+      if (this.isCut) end.held.push(deliver);
+      else deliver();
+    });
+  }
+
+  /** Whether nothing gets through: the other side's acknowledgements count too. */
+  get isCut(): boolean {
+    return this.#network.isCut(this.client.process.machine, this.server.process.machine);
+  }
+
+  /** Delivers what a cut held back. */
+  flush(): void {
+    for (const end of [this.client, this.server]) {
+      const { held } = end;
+      end.held = [];
+      for (const deliver of held)
+        end.process.after(this.#network.delayUs(), () => !this.isBroken && deliver());
+    }
+  }
+
+  /** Ends it at both sides, each of which notices it after a delay. */
+  break(): void {
+    if (this.isBroken) return;
+    this.isBroken = true;
+    this.#network.forget(this);
+    for (const end of [this.client, this.server]) {
+      end.process.onEnd.delete(this.#processEnded);
+      end.process.after(this.#network.delayUs(), () => end.onBroken());
+    }
+  }
+
+  /** The system of a process that has ended closes its connections, unless the link is cut. */
+  readonly #processEnded = () => {
+    if (!this.isCut) this.break();
+    else this.#network.queue.after(KEEPALIVE_US, () => this.break());
+  };
+}
+
+/** The network between the machines: who listens where, delays and cut links. */
+export class Network {
+  readonly queue: EventQueue;
+  readonly #dice: Dice;
+  maxDelayUs = 2_000;
+  readonly #listeners = new Map<string, Listener>();
+  readonly #connections = new Set<SimulatedConnection>();
+  readonly #cuts = new Map<string, number>();
+  #nextPort = 20_000;
+
+  constructor(queue: EventQueue, dice: Dice) {
+    this.queue = queue;
+    this.#dice = dice;
+  }
+
+  delayUs(): number {
+    return this.#dice.skewed(MIN_DELAY_US, this.maxDelayUs);
+  }
+
+  freePort(): number {
+    return this.#nextPort++;
+  }
+
+  /** Throws if the address is in use. */
+  listen(address: string, listener: Listener): void {
+    if (this.#listeners.get(address)?.process.isAlive) throw new Error(`${address} is in use`);
+    this.#listeners.set(address, listener);
+  }
+
+  unlisten(address: string, listener: Listener): void {
+    if (this.#listeners.get(address) === listener) this.#listeners.delete(address);
+  }
+
+  /** Rejects with the reason where no process answers. */
+  connect(from: SimulatedProcess, address: string): Promise<SimulatedConnection> {
+    const machine = address.slice(0, address.lastIndexOf(":"));
+    return new Promise((resolve, reject) => {
+      if (this.isCut(from.machine, machine)) {
+        from.after(CONNECT_TIMEOUT_US, () => reject(new Error("connect ETIMEDOUT")));
+        return;
+      }
+      from.after(2 * this.delayUs(), () => {
+        const listener = this.#listeners.get(address);
+        if (!listener?.process.isAlive) return reject(new Error(`connect ECONNREFUSED ${address}`));
+        const connection = new SimulatedConnection(this, from, listener.process);
+        this.#connections.add(connection);
+        this.#breakIfSilent(connection);
+        listener.onConnection(connection);
+        resolve(connection);
+      });
+    });
+  }
+
+  forget(connection: SimulatedConnection): void {
+    this.#connections.delete(connection);
+  }
+
+  isCut(a: string, b: string): boolean {
+    return a !== b && (this.#cuts.get(linkOf(a, b)) ?? 0) > 0;
+  }
+
+  /** Cuts the link for a time; cuts may overlap. */
+  cut(a: string, b: string, forUs: number): void {
+    const link = linkOf(a, b);
+    this.#cuts.set(link, (this.#cuts.get(link) ?? 0) + 1);
+    for (const connection of this.#connections) this.#breakIfSilent(connection);
+    this.queue.after(forUs, () => this.#mend(link));
+  }
+
+  mendAll(): void {
+    this.#cuts.clear();
+    for (const connection of [...this.#connections]) connection.flush();
+  }
+
+  /** A paused process answers no keepalive. */
+  paused(process: SimulatedProcess): void {
+    for (const connection of this.#connections) {
+      const { client, server } = connection;
+      if (client.process === process || server.process === process) this.#breakIfSilent(connection);
+    }
+  }
+
+  #mend(link: string): void {
+    this.#cuts.set(link, Math.max(0, (this.#cuts.get(link) ?? 0) - 1));
+    for (const connection of [...this.#connections]) if (!connection.isCut) connection.flush();
+  }
+
+  #breakIfSilent(connection: SimulatedConnection): void {
+    const isSilent = () =>
+      connection.isCut || connection.client.process.isPaused || connection.server.process.isPaused;
+    if (!isSilent()) return;
+    // A link that was mended and cut again meanwhile breaks a little early.
+    this.queue.after(KEEPALIVE_US, () => isSilent() && connection.break());
+  }
+}
+
+function linkOf(a: string, b: string): string {
+  return a < b ? `${a} ${b}` : `${b} ${a}`;
+}

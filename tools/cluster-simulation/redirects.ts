@@ -1,0 +1,40 @@
+import { registerHooks } from "node:module";
+
+const HERE = new URL("./", import.meta.url).href;
+const ROOT = new URL("../../", import.meta.url).href;
+
+/** Modules of Node that the product's code gets another of. */
+const BUILTINS: Readonly<Record<string, string>> = {
+  "node:timers/promises": "timers-promises.ts",
+  "node:fs/promises": "fs-promises.ts",
+  "node:os": "os.ts",
+  "node:crypto": "crypto.ts",
+};
+
+/** Modules of the product that reach the network, or processes of the real machine. */
+const MODULES: Readonly<Record<string, string>> = {
+  "libs/rpc/dist/peer.js": "peer.ts",
+  "libs/rpc/dist/server.js": "server.ts",
+  "apps/worker/dist/tasks/worker-executors.js": "worker-executors.ts",
+  "apps/worker/dist/tasks/isolation/isolation.js": "isolation.ts",
+  "apps/worker/dist/tasks/leases/lease-guard.js": "lease-guard.ts",
+};
+
+/** Has the product's compiled modules import their stand-ins of a simulation. */
+export function redirectImports(): void {
+  registerHooks({
+    resolve(specifier, context, next) {
+      const { parentURL = "" } = context;
+      const isProduct = /^(apps|libs)\//.test(parentURL.replace(ROOT, ""));
+      const builtin = isProduct ? BUILTINS[specifier] : undefined;
+      if (builtin) return standIn(builtin);
+      const found = next(specifier, context);
+      const replaced = isProduct ? MODULES[found.url.replace(ROOT, "")] : undefined;
+      return replaced ? standIn(replaced) : found;
+    },
+  });
+}
+
+function standIn(file: string) {
+  return { url: `${HERE}stand-ins/${file}`, format: "module-typescript", shortCircuit: true };
+}

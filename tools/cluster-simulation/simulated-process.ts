@@ -1,0 +1,180 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { closeSync } from "node:fs";
+import type { Dice } from "@heddle/simulation/dice";
+import type { EventQueue } from "@heddle/simulation/event-queue";
+
+/** Wall-clock time at the start of every run, so that runs of one seed are equal. */
+const EPOCH_MS = Date.UTC(2026, 0, 1);
+/** The latency of one operation on a file. */
+const MAX_FILE_US = 2_000;
+
+const current = new AsyncLocalStorage<SimulatedProcess>();
+const real = { setTimeout, clearTimeout };
+
+/** The simulated process whose code runs now; undefined in the simulation's own code. */
+export function here(): SimulatedProcess | undefined {
+  return current.getStore();
+}
+
+/** A machine's clock: how fast it is, and how wrong. */
+export interface MachineClock {
+  readonly rate: number;
+  readonly offsetMs: number;
+}
+
+/**
+ * A process of a simulated machine: the code that runs in its context has its clock, its timers and
+ * its connections, and nothing of it runs after its end.
+ */
+export class SimulatedProcess {
+  readonly name: string;
+  /** Its machine, which is also the host of its addresses. */
+  readonly machine: string;
+  readonly queue: EventQueue;
+  readonly dice: Dice;
+  readonly clock: MachineClock;
+  /** Called at its end, however it ends. */
+  readonly onEnd = new Set<() => void>();
+  /** Open files, which the system closes at its end. */
+  readonly files = new Set<number>();
+  isAlive = true;
+  #isPaused = false;
+  /** What happens to a paused process when it continues. */
+  #pending: (() => void)[] = [];
+
+  constructor(
+    name: string,
+    machine: string,
+    parts: { readonly queue: EventQueue; readonly dice: Dice; readonly clock: MachineClock },
+  ) {
+    this.name = name;
+    this.machine = machine;
+    this.queue = parts.queue;
+    this.dice = parts.dice;
+    this.clock = parts.clock;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  /** Milliseconds since the machine's start. */
+  monotonicMs(): number {
+    return (this.queue.nowUs / 1000) * this.clock.rate;
+  }
+
+  wallMs(): number {
+    return EPOCH_MS + this.clock.offsetMs + this.monotonicMs();
+  }
+
+  run<T>(work: () => T): T {
+    return current.run(this, work);
+  }
+
+  /** Runs it in this process after `delayUs` of true time; never after the process has ended. */
+  after(delayUs: number, work: () => void): void {
+    this.queue.after(delayUs, () => this.#happen(work));
+  }
+
+  /** Resolves after the latency of a file operation. */
+  fileLatency(): Promise<void> {
+    return new Promise((resolve) => this.after(this.dice.skewed(20, MAX_FILE_US), resolve));
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    const pending = this.#pending;
+    this.#pending = [];
+    for (const work of pending) this.#happen(work);
+  }
+
+  /** As by SIGKILL: nothing of it runs any more, and its files stay as they are. */
+  end(): void {
+    if (!this.isAlive) return;
+    this.isAlive = false;
+    this.#pending = [];
+    for (const file of this.files) closeSync(file);
+    this.files.clear();
+    const ended = [...this.onEnd];
+    this.onEnd.clear();
+    for (const notify of ended) notify();
+  }
+
+  #happen(work: () => void): void {
+    if (!this.isAlive) return;
+    if (this.#isPaused) this.#pending.push(work);
+    else this.run(work);
+  }
+}
+
+/** A timer of a simulated process; Node's interface of a timer. */
+export class VirtualTimer {
+  readonly #process: SimulatedProcess;
+  readonly #work: () => void;
+  readonly #delayMs: number;
+  readonly #repeats: boolean;
+  #epoch = 0;
+  #isRef = true;
+
+  constructor(process: SimulatedProcess, work: () => void, delayMs: number, repeats: boolean) {
+    this.#process = process;
+    this.#work = work;
+    // As Node does.
+    this.#delayMs = delayMs >= 1 && delayMs <= 2 ** 31 - 1 ? delayMs : 1;
+    this.#repeats = repeats;
+    this.#schedule();
+  }
+
+  cancel(): void {
+    this.#epoch++;
+  }
+
+  refresh(): this {
+    this.#epoch++;
+    this.#schedule();
+    return this;
+  }
+
+  ref(): this {
+    this.#isRef = true;
+    return this;
+  }
+
+  unref(): this {
+    this.#isRef = false;
+    return this;
+  }
+
+  hasRef(): boolean {
+    return this.#isRef;
+  }
+
+  close(): this {
+    this.cancel();
+    return this;
+  }
+
+  [Symbol.dispose](): void {
+    this.cancel();
+  }
+
+  #schedule(): void {
+    const epoch = this.#epoch;
+    const delayUs = (this.#delayMs * 1000) / this.#process.clock.rate;
+    this.#process.after(delayUs, () => {
+      if (epoch !== this.#epoch) return;
+      if (this.#repeats) this.#schedule();
+      this.#work();
+    });
+  }
+}
+
+/** Ends a run that is stuck in real time. */
+export function realTimeout(ms: number, work: () => void): () => void {
+  const timer = real.setTimeout(work, ms);
+  return () => real.clearTimeout(timer);
+}

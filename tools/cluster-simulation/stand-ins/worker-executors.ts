@@ -1,0 +1,121 @@
+import type {
+  Executor,
+  TaskEnd,
+  TaskHandle,
+  TaskLaunch,
+} from "../../../apps/worker/src/tasks/executors/executor.ts";
+import { type TaskMachine, taskKeyOf } from "../running-task.ts";
+import { here, type SimulatedProcess } from "../simulated-process.ts";
+import { worldOf } from "../world.ts";
+
+/** Runs of tasks: most are short, and some are longer than the longest lease. */
+const SHORT_RUN_US = 3_000_000;
+const MAX_RUN_US = 40_000_000;
+const LONG_SHARE = 0.25;
+
+/** The executors of a simulated worker: programs are events of its machine. */
+export class WorkerExecutors {
+  readonly isolation = "user";
+  readonly cgroup = "";
+  readonly containerCli = "";
+  readonly leaseFolder = "";
+  readonly labels = {};
+  readonly algorithms: string[] = [];
+  readonly environments: string[] = [];
+  readonly schemas = {};
+  readonly names = ["process"];
+  readonly all: readonly Executor[];
+
+  private constructor(executor: Executor) {
+    this.all = [executor];
+  }
+
+  static find(): WorkerExecutors {
+    const process = here();
+    const machine = process && worldOf(process).machines.get(process.machine);
+    if (!process || !machine) throw new Error("a worker outside of its machine");
+    return new WorkerExecutors(new SimulatedExecutor(process, machine));
+  }
+
+  get(name: string): Executor | undefined {
+    return this.all.find((executor) => executor.name === name);
+  }
+}
+
+class SimulatedExecutor implements Executor {
+  readonly name = "process";
+  readonly #process: SimulatedProcess;
+  readonly #machine: TaskMachine;
+
+  constructor(process: SimulatedProcess, machine: TaskMachine) {
+    this.#process = process;
+    this.#machine = machine;
+  }
+
+  taskAddress() {
+    return { host: this.#machine.name, port: 30_000 + this.#process.dice.whole(0, 10_000) };
+  }
+
+  async prepare(): Promise<void> {}
+
+  async start({ plan, stdout }: TaskLaunch): Promise<TaskHandle> {
+    await this.#process.fileLatency();
+    const key = taskKeyOf(plan.id);
+    const { id, devices, gpuMilli } = plan;
+    const { dice } = this.#process;
+    const runUs = dice.chance(LONG_SHARE)
+      ? dice.between(SHORT_RUN_US, MAX_RUN_US)
+      : dice.between(50_000, SHORT_RUN_US);
+    this.#machine.start({ key, id, devices, gpuMilli }, stdout, runUs);
+    return new SimulatedTask(this.#process, this.#machine, key);
+  }
+
+  async adopt({ plan }: TaskLaunch): Promise<TaskHandle | undefined> {
+    const key = taskKeyOf(plan.id);
+    return this.#machine.tasks.has(key)
+      ? new SimulatedTask(this.#process, this.#machine, key)
+      : undefined;
+  }
+
+  async sweep(known: ReadonlySet<string>): Promise<number> {
+    const unknown = [...this.#machine.tasks.values()].filter(
+      ({ key, end }) => !end && !known.has(key),
+    );
+    for (const { key } of unknown) this.#machine.kill(key, "SIGKILL");
+    return unknown.length;
+  }
+}
+
+class SimulatedTask implements TaskHandle {
+  readonly record = { simulated: true };
+  readonly exited: Promise<TaskEnd>;
+  readonly #machine: TaskMachine;
+  readonly #key: string;
+
+  constructor(process: SimulatedProcess, machine: TaskMachine, key: string) {
+    this.#machine = machine;
+    this.#key = key;
+    this.exited = new Promise((resolve) => machine.onEnd(key, process, resolve));
+  }
+
+  async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
+    if (onlyCaught) return 0;
+    if (name === "SIGTERM" || name === "SIGKILL") this.#machine.kill(this.#key, name);
+    return 1;
+  }
+
+  async hold(): Promise<void> {}
+
+  async kill(): Promise<void> {
+    this.#machine.kill(this.#key, "SIGKILL");
+    await this.exited;
+  }
+
+  killNow(): void {
+    this.#machine.kill(this.#key, "SIGKILL");
+  }
+
+  async usage() {
+    return { memoryBytes: 1_000_000, processes: 1 };
+  }
+}

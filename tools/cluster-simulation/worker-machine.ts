@@ -1,0 +1,104 @@
+import { appendFileSync } from "node:fs";
+import { Dice } from "@heddle/simulation/dice";
+import type { TaskEnd } from "../../apps/worker/src/tasks/executors/executor.ts";
+import type { Checker } from "./checker.ts";
+import type { RunningTask, TaskMachine } from "./running-task.ts";
+import type { MachineClock, SimulatedProcess } from "./simulated-process.ts";
+import type { ClusterWorld } from "./world.ts";
+
+/** Between two lines of a task's output, at most. */
+const MAX_LINE_US = 400_000;
+
+/** A machine of a worker: its clock, its disk and the programs of tasks. */
+export class WorkerMachine implements TaskMachine {
+  readonly name: string;
+  readonly directory: string;
+  readonly clock: MachineClock;
+  readonly tasks = new Map<string, RunningTask>();
+  readonly #world: ClusterWorld;
+  readonly #dice: Dice;
+  readonly #checker: Checker;
+  /** Of the machine's clock: when the guard kills all tasks; undefined while nothing is guarded. */
+  #guardedUntilMs: number | undefined;
+  #guards = 0;
+  /** Called at the end of a task, with its key. */
+  readonly #waiting = new Map<string, (() => void)[]>();
+
+  constructor(
+    world: ClusterWorld,
+    name: string,
+    directory: string,
+    clock: MachineClock,
+    seed: number,
+  ) {
+    this.#world = world;
+    this.name = name;
+    this.directory = directory;
+    this.clock = clock;
+    this.#checker = world.checker;
+    this.#dice = new Dice(seed, `programs of ${name}`);
+  }
+
+  get nowMs(): number {
+    return (this.#world.queue.nowUs / 1000) * this.clock.rate;
+  }
+
+  start(
+    task: Omit<RunningTask, "end" | "output" | "machine">,
+    stdout: string,
+    runUs: number,
+  ): void {
+    const running: RunningTask = { ...task, machine: this.name, output: [], end: undefined };
+    this.tasks.set(task.key, running);
+    this.#world.trace(() => `${this.name}: ${task.key} runs`);
+    this.#checker.taskStarts(running);
+    const endUs = this.#world.queue.nowUs + runUs;
+    let line = 0;
+    const step = () => {
+      if (running.end) return;
+      const text = `${task.key} line ${line++}\n`;
+      running.output.push(text);
+      appendFileSync(stdout, text);
+      if (this.#world.queue.nowUs >= endUs) return this.#end(running, this.#exit());
+      this.#world.queue.after(this.#dice.between(1_000, MAX_LINE_US), step);
+    };
+    step();
+  }
+
+  kill(key: string, signal: string): void {
+    const task = this.tasks.get(key);
+    if (task && !task.end) this.#end(task, { signal });
+  }
+
+  onEnd(key: string, process: SimulatedProcess, work: (end: TaskEnd) => void): void {
+    const notify = () =>
+      process.after(this.#dice.between(100, 3_000), () => work(this.tasks.get(key)?.end ?? {}));
+    if (this.tasks.get(key)?.end) notify();
+    else this.#waiting.set(key, [...(this.#waiting.get(key) ?? []), notify]);
+  }
+
+  guard(untilMs: number | undefined): void {
+    this.#guardedUntilMs = untilMs;
+    const guard = ++this.#guards;
+    if (untilMs === undefined) return;
+    const leftUs = ((untilMs - this.nowMs) * 1000) / this.clock.rate;
+    this.#world.queue.after(leftUs, () => {
+      if (guard !== this.#guards || this.#guardedUntilMs === undefined) return;
+      for (const key of this.tasks.keys()) this.kill(key, "SIGKILL");
+    });
+  }
+
+  /** Some programs fail. */
+  #exit(): TaskEnd {
+    return { exitCode: this.#dice.chance(0.1) ? 1 : 0 };
+  }
+
+  #end(task: RunningTask, end: TaskEnd): void {
+    task.end = end;
+    this.#world.trace(() => `${this.name}: ${task.key} ends: ${JSON.stringify(end)}`);
+    this.#checker.taskEnds(task);
+    const waiting = this.#waiting.get(task.key) ?? [];
+    this.#waiting.delete(task.key);
+    for (const notify of waiting) notify();
+  }
+}

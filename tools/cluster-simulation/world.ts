@@ -1,0 +1,26 @@
+import type { EventQueue } from "@heddle/simulation/event-queue";
+import type { Checker } from "./checker.ts";
+import type { Network } from "./network.ts";
+import type { TaskMachine } from "./running-task.ts";
+import type { SimulatedProcess } from "./simulated-process.ts";
+
+/** What the stand-ins of a run share. */
+export interface ClusterWorld {
+  readonly queue: EventQueue;
+  readonly network: Network;
+  readonly checker: Checker;
+  readonly machines: Map<string, TaskMachine>;
+  readonly trace: (text: () => string) => void;
+}
+
+const worlds = new WeakMap<EventQueue, ClusterWorld>();
+
+export function enterWorld(world: ClusterWorld): void {
+  worlds.set(world.queue, world);
+}
+
+export function worldOf({ queue }: SimulatedProcess): ClusterWorld {
+  const world = worlds.get(queue);
+  if (!world) throw new Error("a process outside of every simulation");
+  return world;
+}
