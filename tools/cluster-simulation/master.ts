@@ -226,7 +226,6 @@ export class SimulatedControlPlane implements ControlPlane {
       ...status,
       cluster: CLUSTER_ID,
       commands: control.commands,
-      stateHash: "",
       clusterVersion: control.version,
       supportedVersion: control.newest,
       members: status.members.map((member) => ({ ...member, connected: true })),
