@@ -1,10 +1,18 @@
 // holds: logs-exact
 
-import { appendFileSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { TaskLog } from "./task-log.ts";
+import { TaskLogIndex } from "./task-log-index.ts";
 
 let folder: string;
 let path: string;
@@ -109,6 +117,42 @@ test("task log: a torn or foreign end of the index is truncated", async () => {
   log = await TaskLog.open(path);
   expect(log.end).toBe(4);
   writeFileSync(path, "");
+});
+
+test("task log: a record of the index that repeats, or holds no bytes, is truncated", async () => {
+  appendFileSync(path, "one\n");
+  await log.observe(() => 1);
+  await log.close();
+  const written = readFileSync(`${path}.index`);
+  const empty = Buffer.from(written);
+  empty.writeDoubleLE(4, 8);
+  empty.writeDoubleLE(4, 16);
+  for (const record of [written, empty]) {
+    writeFileSync(`${path}.index`, Buffer.concat([written, record]));
+    await reopen();
+    expect(log.end).toBe(4);
+    expect(readFileSync(`${path}.index`)).toEqual(written);
+  }
+});
+
+test("task log: bytes that are not all lost fill no gap", async () => {
+  const index = await TaskLogIndex.open(join(folder, "index"), folder);
+  index.add(3, 1);
+  index.skip(10);
+  index.add(12, 2);
+  const before = index.between(0, 12);
+  for (const [from, to] of [
+    [2, 5],
+    [8, 11],
+    [0, 2],
+    [12, 14],
+  ] as const) {
+    index.fill(from, to, 9);
+    expect(index.between(0, 12)).toEqual(before);
+  }
+  index.fill(3, 10, 9);
+  expect(index.gaps).toEqual([]);
+  await index.close();
 });
 
 const emptied = /^\[heddle: the program emptied its own output, .* is lost\]$/;

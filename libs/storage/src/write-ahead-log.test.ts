@@ -309,6 +309,9 @@ describe("WriteAheadLog", () => {
     await expect(open({ owner: { cluster: "c1", node: "n2" } })).rejects.toThrow(
       /belongs to node n1 of cluster c1, not to node n2/,
     );
+    await expect(open({ owner: { cluster: "c2", node: "n1" } })).rejects.toThrow(
+      /belongs to node n1 of cluster c1, not to node n1 of cluster c2/,
+    );
   });
 
   it("removes only segments below a released index, and keeps the state", async () => {

@@ -37,6 +37,13 @@ describe("bsp", () => {
     expect(clock.accept(1, 2)).toEqual([0, 1]);
   });
 
+  it("makes no update when the last rank leaves without a part", () => {
+    const clock = new UpdateClock({ kind: "bsp" }, 2);
+    expect(clock.leave(0)).toEqual([]);
+    expect(clock.leave(1)).toEqual([]);
+    expect(clock.version).toBe(0);
+  });
+
   it("waits again for a part that was withdrawn", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2, 3);
     clock.accept(0, 4);
