@@ -44,8 +44,8 @@ export class CosignaturesController {
 
   @Serves(eventLogOperations.cosign)
   async cosign(@Req() request: CallerRequest): Promise<CosignedCheckpoint> {
-    const { store } = ownEventLog(this.#control);
     const { size, signatures } = bodyOf(eventLogOperations.cosign, request);
+    const { store } = ownEventLog(this.#control);
     if (this.#witnesses.length === 0) {
       throw new AppError(
         "conflict",
