@@ -21,7 +21,7 @@ import { TasksModule } from "../../apps/master/dist/orchestration/tasks/tasks.mo
 import { PluginsModule } from "../../apps/master/dist/plugins/plugins.module.js";
 import { LogReader } from "../../apps/master/dist/task-output/log-reader.js";
 import { testConfig } from "../../apps/master/test/test-config.ts";
-import { taskKeyOf } from "./running-task.ts";
+import { keyOf } from "../../apps/worker/dist/records/task-plan.js";
 import { type MachineClock, SimulatedProcess } from "./simulated-process.ts";
 import { bindServer } from "./stand-ins/server.ts";
 import type { ClusterWorld } from "./world.ts";
@@ -85,7 +85,7 @@ export class SimulatedMaster {
     const batches = await this.#logs?.read(query, new AbortController().signal);
     for await (const { items } of batches ?? []) {
       for (const { name, text, gapBytes } of items) {
-        const key = taskKeyOf(name);
+        const key = keyOf({ ...name, incarnation: name.incarnation ?? 0 });
         const line = gapBytes > 0 ? `[${gapBytes} bytes are lost]` : text.toString();
         logs.set(key, `${logs.get(key) ?? ""}${line}\n`);
       }

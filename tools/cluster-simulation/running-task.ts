@@ -9,15 +9,6 @@ export interface TaskName {
   readonly incarnation: number;
 }
 
-export function taskKeyOf({
-  jobId,
-  attempt,
-  rank,
-  incarnation,
-}: Omit<TaskName, "incarnation"> & { readonly incarnation?: number | undefined }): string {
-  return `${jobId}/${attempt}/${rank}${incarnation ? `/${incarnation}` : ""}`;
-}
-
 /** A program of a task, which the machine runs whether or not its worker does. */
 export interface RunningTask {
   readonly key: string;

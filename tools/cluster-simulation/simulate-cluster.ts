@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import { watchCores } from "@heddle/simulation/core-watch";
 import { Dice } from "@heddle/simulation/dice";
 import { EventQueue } from "@heddle/simulation/event-queue";
@@ -50,8 +51,6 @@ const LEASE_MS = 6_000;
 const MEAN_GAP_US = 4_000_000;
 /** A run of this length in true time is stuck. */
 const STUCK_MS = 600_000;
-
-const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
 
 /** Runs one seed: whole masters and workers over simulated network, time and disks. */
 export async function simulateCluster(run: ClusterRun): Promise<ClusterResult> {
@@ -208,7 +207,7 @@ class ClusterSimulation {
     if (!state) return ["no leader"];
     return [...this.#clients.accepted].filter((id) => {
       const job = state.jobs.get(id);
-      return !job || !ENDED.has(job.state);
+      return !job || !isTerminal(job.state);
     });
   }
 

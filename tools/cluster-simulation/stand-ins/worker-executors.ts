@@ -1,10 +1,11 @@
+import { keyOf } from "../../../apps/worker/dist/records/task-plan.js";
 import type {
   Executor,
   TaskEnd,
   TaskHandle,
   TaskLaunch,
 } from "../../../apps/worker/src/tasks/executors/executor.ts";
-import { type TaskMachine, taskKeyOf } from "../running-task.ts";
+import type { TaskMachine } from "../running-task.ts";
 import { here, type SimulatedProcess } from "../simulated-process.ts";
 import { worldOf } from "../world.ts";
 
@@ -60,7 +61,7 @@ class SimulatedExecutor implements Executor {
 
   async start({ plan, stdout }: TaskLaunch): Promise<TaskHandle> {
     await this.#process.fileLatency();
-    const key = taskKeyOf(plan.id);
+    const key = keyOf(plan.id);
     const { id, devices, gpuMilli } = plan;
     const { dice } = this.#process;
     const runUs = dice.chance(LONG_SHARE)
@@ -71,7 +72,7 @@ class SimulatedExecutor implements Executor {
   }
 
   async adopt({ plan }: TaskLaunch): Promise<TaskHandle | undefined> {
-    const key = taskKeyOf(plan.id);
+    const key = keyOf(plan.id);
     return this.#machine.tasks.has(key)
       ? new SimulatedTask(this.#process, this.#machine, key)
       : undefined;

@@ -124,7 +124,7 @@ export class StagedReplicas {
     for (const [key, record] of deployments) {
       const { spec } = record;
       const divides = this.#divides(record, candidates);
-      // Neither whole nor divided for now.
+      // Until the workers' memory is known it is placed neither whole nor divided.
       if (divides === undefined) places.set(key, new Map());
       if (spec.engine !== "llama" || !divides) {
         this.#divisions.delete(key);

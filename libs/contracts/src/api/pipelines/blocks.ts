@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { isImageReference } from "../../image-reference.ts";
 import type { JobSpec } from "../job-spec.ts";
-import { inputName, type JobInput } from "./job-inputs.ts";
+import { inputName, inputSource, type JobInput } from "./job-inputs.ts";
 
 /** What flows between steps: files, by what they hold. `any` takes all of them. */
 export const PORT_TYPES = ["any", "file", "dataset", "model", "metrics", "scores"] as const;
@@ -171,13 +171,7 @@ const registerModel = block({
 
 const datasetConfig = z
   .strictObject({
-    source: z
-      .string()
-      .max(2_048)
-      .regex(
-        /^(https?|hf|s3):\/\/\S+$/,
-        "expected https://..., s3://BUCKET/KEY or hf://OWNER/REPO/PATH",
-      )
+    source: inputSource
       .optional()
       .describe("A file of the network, from a host or bucket that the workers allow."),
     path: z.string().min(1).max(4_096).optional().describe("In its place: a file of the workers."),

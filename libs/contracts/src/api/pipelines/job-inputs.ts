@@ -18,6 +18,13 @@ export const inputName = z
     /^[A-Za-z0-9][A-Za-z0-9._-]*$/,
     "expected a file's name: letters, digits, `.`, `_` and `-`, with a letter or digit first",
   );
+export const inputSource = z
+  .string()
+  .max(2_048)
+  .regex(
+    /^(https?|hf|s3):\/\/\S+$/,
+    "expected https://..., s3://BUCKET/KEY or hf://OWNER/REPO/PATH",
+  );
 const jobIdText = z
   .string()
   .regex(/^job_[0-7][0-9A-HJKMNP-TV-Z]{25}$/, "expected the id of a job, `job_` and a ULID");
@@ -27,13 +34,7 @@ const jobInput = z
     name: inputName.describe("Its file in HEDDLE_INPUT_DIR."),
     job: jobIdText.optional().describe("The job that leaves the artifact; it must succeed first."),
     artifact: z.string().min(1).max(256).optional().describe("The artifact of the job, by name."),
-    source: z
-      .string()
-      .max(2_048)
-      .regex(
-        /^(https?|hf|s3):\/\/\S+$/,
-        "expected https://..., s3://BUCKET/KEY or hf://OWNER/REPO/PATH",
-      )
+    source: inputSource
       .optional()
       .describe(
         "In place of `job`: https://, s3:// or hf:// of a host or bucket that the workers allow.",
