@@ -15,16 +15,11 @@ export class JobClients {
   #number = 0;
   #isStopped = false;
 
-  constructor(
-    world: ClusterWorld,
-    masters: readonly SimulatedMaster[],
-    meanGapUs: number,
-    seed: number,
-  ) {
+  constructor(world: ClusterWorld, masters: readonly SimulatedMaster[], meanGapUs: number) {
     this.#meanGapUs = meanGapUs;
     this.#world = world;
     this.#masters = masters;
-    this.#dice = new Dice(seed, "clients");
+    this.#dice = new Dice(world.seed, "clients");
   }
 
   start(): void {

@@ -44,15 +44,14 @@ export class ClusterFaults {
       readonly raft: SimulatedNetwork;
       /** These happen, and often, in place of those that the seed draws. */
       readonly chosen: readonly ClusterFault[] | undefined;
-      readonly seed: number;
     },
   ) {
     this.#world = world;
     this.#masters = cluster.masters;
     this.#workers = cluster.workers;
     this.#raft = cluster.raft;
-    const { seed, chosen } = cluster;
-    this.#dice = new Dice(seed, "cluster faults");
+    const { chosen } = cluster;
+    this.#dice = new Dice(world.seed, "cluster faults");
     this.#active = chosen ?? CLUSTER_FAULTS.filter(() => this.#dice.chance(0.5));
     this.#meanGapUs = chosen ? MIN_GAP_US : this.#dice.between(MIN_GAP_US, MAX_GAP_US);
   }

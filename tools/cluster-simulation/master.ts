@@ -109,8 +109,8 @@ export class SimulatedMaster {
   }
 
   #start(): void {
-    const { queue } = this.#world;
-    const dice = new Dice(this.#starts++, this.name);
+    const { queue, seed } = this.#world;
+    const dice = new Dice(seed, `master ${this.name} ${this.#starts++}`);
     const process = new SimulatedProcess(this.name, this.name, { queue, dice, clock: this.#clock });
     this.#process = process;
     this.member.onEnd.add(() => {

@@ -11,6 +11,9 @@ const BUILTINS: Readonly<Record<string, string>> = {
   "node:crypto": "crypto.ts",
 };
 
+/** Packages, likewise, whoever imports them. */
+const PACKAGES: Readonly<Record<string, string>> = { uid: "uid.ts" };
+
 /** Modules of the product that reach the network, or processes of the real machine. */
 const MODULES: Readonly<Record<string, string>> = {
   "libs/rpc/dist/peer.js": "peer.ts",
@@ -26,8 +29,8 @@ export function redirectImports(): void {
     resolve(specifier, context, next) {
       const { parentURL = "" } = context;
       const isProduct = /^(apps|libs)\//.test(parentURL.replace(ROOT, ""));
-      const builtin = isProduct ? BUILTINS[specifier] : undefined;
-      if (builtin) return standIn(builtin);
+      const named = PACKAGES[specifier] ?? (isProduct ? BUILTINS[specifier] : undefined);
+      if (named) return standIn(named);
       const found = next(specifier, context);
       const replaced = isProduct ? MODULES[found.url.replace(ROOT, "")] : undefined;
       return replaced ? standIn(replaced) : found;

@@ -92,7 +92,7 @@ class ClusterSimulation {
       this.#hash.update(line);
       onTrace?.(line);
     };
-    this.#world = { queue, network, checker, machines: new Map(), trace };
+    this.#world = { seed, queue, network, checker, machines: new Map(), trace };
     enterWorld(this.#world);
     this.#members = this.#newMembers(dice);
     const clock = (): MachineClock => ({
@@ -108,22 +108,16 @@ class ClusterSimulation {
       const name = `w${at + 1}`;
       const directory = join(folder, name);
       mkdirSync(directory);
-      const machine = new WorkerMachine(this.#world, name, directory, clock(), seed);
+      const machine = new WorkerMachine(this.#world, name, directory, clock());
       this.#world.machines.set(name, machine);
       return new WorkerInSimulation(this.#world, machine, addresses);
     });
-    this.#clients = new JobClients(
-      this.#world,
-      this.#masters,
-      MEAN_GAP_US / this.#workers.length,
-      seed,
-    );
+    this.#clients = new JobClients(this.#world, this.#masters, MEAN_GAP_US / this.#workers.length);
     this.#faults = new ClusterFaults(this.#world, {
       masters: this.#masters,
       workers: this.#workers,
       raft: this.#members.network,
       chosen: run.faults,
-      seed,
     });
   }
 

@@ -24,19 +24,13 @@ export class WorkerMachine implements TaskMachine {
   /** Called at the end of a task, with its key. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  constructor(
-    world: ClusterWorld,
-    name: string,
-    directory: string,
-    clock: MachineClock,
-    seed: number,
-  ) {
+  constructor(world: ClusterWorld, name: string, directory: string, clock: MachineClock) {
     this.#world = world;
     this.name = name;
     this.directory = directory;
     this.clock = clock;
     this.#checker = world.checker;
-    this.#dice = new Dice(seed, `programs of ${name}`);
+    this.#dice = new Dice(world.seed, `programs of ${name}`);
   }
 
   get nowMs(): number {

@@ -31,9 +31,9 @@ export class WorkerInSimulation {
 
   start(): void {
     if (this.#process?.isAlive) return;
-    const { queue } = this.#world;
+    const { queue, seed } = this.#world;
     const { name, clock } = this.machine;
-    const dice = new Dice(this.#starts++, `worker ${name}`);
+    const dice = new Dice(seed, `worker ${name} ${this.#starts++}`);
     const process = new SimulatedProcess(name, name, { queue, dice, clock });
     this.#process = process;
     process

@@ -6,6 +6,7 @@ import type { SimulatedProcess } from "./simulated-process.ts";
 
 /** What the stand-ins of a run share. */
 export interface ClusterWorld {
+  readonly seed: number;
   readonly queue: EventQueue;
   readonly network: Network;
   readonly checker: Checker;

@@ -1,7 +1,8 @@
 import { seededRandom } from "@heddle/base/random";
+import { eventually } from "@heddle/base/testing/eventually";
 import { FailingFiles } from "@heddle/simulation/failing-files";
 import { plainDisk } from "@heddle/simulation/plain-disk";
-import { describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { SnapshotStore } from "./snapshot-store.ts";
 import type { StorageFiles } from "./storage-files.ts";
 import { decodeWalRecord, WAL_KINDS, type WalRecord } from "./wal-record.ts";
@@ -103,7 +104,7 @@ describe("a log whose process was killed", () => {
     await log.append([state(0), entry(1)]);
     holds = true;
     void log.append([entry(2)]);
-    await vi.waitFor(() => expect(held).toHaveLength(1));
+    await eventually(() => held.length === 1);
     expect(disk.kill()).toHaveLength(1);
     holds = false;
     for (const outage of [() => undefined, () => disk.crash("all")]) {

@@ -2,9 +2,10 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { DeploymentSpec, EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
 import { writeTinyAdapter } from "@heddle/engines/gguf/tiny-adapter";
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { scriptedPorts } from "../../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
@@ -53,7 +54,7 @@ beforeEach(async () => {
   };
   replicas = new ReplicaSet(ports, {}, silent, () => {});
   await replicas.load(spec);
-  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
+  await eventually(() => replicas.statuses()[0]?.phase === "ready");
 });
 
 function ask(deadlineMs = 0) {

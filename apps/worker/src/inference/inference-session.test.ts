@@ -1,6 +1,7 @@
 // holds: ops-other-masters
 
 import type { ClientDuplexStream } from "@grpc/grpc-js";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { EngineEvent, GenerateRequest } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
@@ -9,7 +10,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { sessionMethod, workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
 import { fromStatus } from "@heddle/rpc/status";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { scriptedPorts } from "../../test/scripted-ports.ts";
 import { InferenceSession } from "./inference-session.ts";
 import { ReplicaSet } from "./replica-set.ts";
@@ -35,7 +36,7 @@ let ended: Promise<unknown>;
 beforeEach(async () => {
   replicas = new ReplicaSet(scriptedPorts, { maxSequences: 16 }, silent, () => {});
   await replicas.load({ key: "m", engine: "llama", weights, options: {} });
-  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
+  await eventually(() => replicas.statuses()[0]?.phase === "ready");
   const { server, address } = await bindServer({
     host: "127.0.0.1",
     port: 0,
@@ -82,7 +83,7 @@ const running = () => replicas.statuses()[0]?.load.running;
 
 test("session: the events of one engine step leave in one frame", async () => {
   for (let id = 1; id <= 10; id += 1) start(id, "@tokens=50");
-  await vi.waitFor(() => expect(isOver(1) && isOver(10)).toBe(true));
+  await eventually(() => isOver(1) && isOver(10));
   const events = frames.flat().length;
   expect(events).toBeGreaterThan(500);
   expect(frames.length).toBeLessThan(events / 4);
@@ -91,12 +92,12 @@ test("session: the events of one engine step leave in one frame", async () => {
 test("session: no more events are sent than granted, the last one included", async () => {
   start(1, "@tokens=20", { window: 0 });
   start(2);
-  await vi.waitFor(() => expect(isOver(2)).toBe(true));
+  await eventually(() => isOver(2));
   expect(eventsOf(1)).toEqual([]);
   stream.write({ grant: { id: 1, events: 2 } });
-  await vi.waitFor(() => expect(eventsOf(1)).toHaveLength(2));
+  await eventually(() => eventsOf(1).length === 2);
   stream.write({ grant: { id: 1, events: 2 } });
-  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  await eventually(() => isOver(1));
   expect(eventsOf(1).map(({ type }) => type)).toEqual(["started", "delta", "finish", "done"]);
 });
 
@@ -112,7 +113,7 @@ test("session: an invalid request fails alone", async () => {
   });
   start(4, "x", { deployment: "late" });
   start(5);
-  await vi.waitFor(() => expect([1, 2, 3, 4, 5].every(isOver)).toBe(true));
+  await eventually(() => [1, 2, 3, 4, 5].every(isOver));
   const codes = [1, 2, 3, 4].map((id) => {
     const last = lastOf(id);
     return last?.type === "failed" ? last.error.code : undefined;
@@ -123,9 +124,9 @@ test("session: an invalid request fails alone", async () => {
 
 test("session: a cancelled request fails and frees its slot, with or without a window", async () => {
   start(1, "@tokens=100000 @every=1", { window: 1 });
-  await vi.waitFor(() => expect(running()).toBe(1));
+  await eventually(() => running() === 1);
   stream.write({ cancel: { id: 1 } });
-  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  await eventually(() => isOver(1));
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
   expect(running()).toBe(0);
 });
@@ -133,10 +134,10 @@ test("session: a cancelled request fails and frees its slot, with or without a w
 test("session: a report counts other masters' sequences until their engine is done", async () => {
   const others = (master: string) => replicas.statuses(master)[0]?.others;
   start(1, "", { request: wireOf("@tokens=100000 @every=1", 3) });
-  await vi.waitFor(() => expect(running()).toBe(1));
+  await eventually(() => running() === 1);
   expect([others("master-1"), others("master-2")]).toEqual([0, 3]);
   stream.write({ cancel: { id: 1 } });
-  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  await eventually(() => isOver(1));
   expect(others("master-2")).toBe(0);
 });
 
@@ -144,37 +145,37 @@ test("session: a duplicate id ends the stream and all its requests", async () =>
   start(1, "@tokens=100000 @every=1");
   start(1);
   expect(await ended).toMatchObject({ code: "invalid_value" });
-  await vi.waitFor(() => expect(running()).toBe(0));
+  await eventually(() => running() === 0);
 });
 
 test("session: the stream's end cancels every request on it", async () => {
   start(1, "@tokens=100000 @every=1");
   start(2, "@tokens=100000 @every=1");
-  await vi.waitFor(() => expect(running()).toBe(2));
+  await eventually(() => running() === 2);
   stream.end();
   await ended;
-  await vi.waitFor(() => expect(running()).toBe(0));
+  await eventually(() => running() === 0);
 });
 
 test("session: unloading a deployment fails its requests with unavailable", async () => {
   start(1, "@tokens=100000 @every=1");
-  await vi.waitFor(() => expect(running()).toBe(1));
+  await eventually(() => running() === 1);
   await replicas.unload("m");
-  await vi.waitFor(() => expect(isOver(1)).toBe(true));
+  await eventually(() => isOver(1));
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "unavailable" } });
 });
 
 test("session: a running load stays; a failed or changed one starts again", async () => {
   const spec = { key: "m", engine: "llama" as const, weights, options: {} };
   start(1, "@tokens=100000 @every=1");
-  await vi.waitFor(() => expect(running()).toBe(1));
+  await eventually(() => running() === 1);
   await replicas.load(spec);
   expect(running()).toBe(1);
   await replicas.load({ ...spec, options: { maxSequences: 3 } });
-  await vi.waitFor(() => expect(replicas.statuses()[0]?.load.maxSequences).toBe(3));
+  await eventually(() => replicas.statuses()[0]?.load.maxSequences === 3);
   await replicas.load({ ...spec, weights: { ...weights, key: "missing" } });
-  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("failed"));
+  await eventually(() => replicas.statuses()[0]?.phase === "failed");
   expect(replicas.statuses()[0]?.message).toBe("no source has missing");
   await replicas.load(spec);
-  await vi.waitFor(() => expect(replicas.statuses()[0]?.phase).toBe("ready"));
+  await eventually(() => replicas.statuses()[0]?.phase === "ready");
 });

