@@ -11,7 +11,7 @@ const BUILTINS: Readonly<Record<string, string>> = {
   "node:crypto": "crypto.ts",
 };
 
-/** Packages, likewise, whoever imports them. */
+/** Packages, likewise, for every module that imports them. */
 const PACKAGES: Readonly<Record<string, string>> = { uid: "uid.ts" };
 
 /** Modules of the product that reach the network, or processes of the real machine. */
