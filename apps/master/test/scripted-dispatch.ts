@@ -32,6 +32,8 @@ export interface Script {
   refuseWith?: AppError;
   /** Tokens after which the events end without `done`, as on the loss of a worker. */
   vanishAfter?: number;
+  /** The same for each of the next requests. */
+  vanishes?: (number | undefined)[];
   /** How each choice ends, in place of what its tokens say. */
   finish?: { reason: FinishReason; stop?: string };
   /** The first token of an answer with its alternatives. */
@@ -83,7 +85,9 @@ export class ScriptedDispatch implements InferenceDispatch {
       return { node: "node-test", events: vectorsOf(request, this.script.loseShards?.shift()) };
     }
     if (request.kind === "read") return { node: "node-test", events: readingOf(request) };
-    return { node: "node-test", events: this.#events(request, { ...this.script }, signal) };
+    const script = { ...this.script };
+    script.vanishAfter = script.vanishes?.shift() ?? script.vanishAfter;
+    return { node: "node-test", events: this.#events(request, script, signal) };
   }
 
   async *#events(

@@ -8,6 +8,7 @@ import type { Caller } from "../http/identity/caller.ts";
 import { type CallReservation, DEFAULT_PROJECT } from "../http/limits/call-reservation.ts";
 import type { Accounting, CallTokens } from "./accounting.ts";
 import { endCallSpan } from "./call-span.ts";
+import { largerTokens, PartTally, sumOfTokens, sumOfUsage } from "./parts/part-tally.ts";
 
 export interface CallParts {
   readonly requestId: string;
@@ -25,6 +26,16 @@ export interface CallParts {
   readonly reservedOutputTokens: number;
 }
 
+/** A part of a call that is counted alone: a request to an engine, which may be repeated. */
+export interface CallPart {
+  /** Counts one event. Throws the AppError of a `failed` one. */
+  observe(event: EngineEvent): void;
+  /** Answer tokens that turned out to be reasoning, over all choices. */
+  reasoned(tokens: number): void;
+  /** Forgets what was counted: its worker is lost, and nothing of it was sent. */
+  restart(): void;
+}
+
 /** Token gaps are batched for the metrics: recording each alone costs more. */
 const MAX_KEPT_GAPS = 64;
 
@@ -40,22 +51,16 @@ export class AdmittedCall {
   #queuedMs: number | undefined;
   #firstTokenMs: number | undefined;
   #lastTokenAtMs = 0;
-  #promptTokens = 0;
-  #cachedTokens = 0;
-  #completionTokens = 0;
-  #reasoningTokens = 0;
+  readonly #tallies: PartTally[] = [];
+  /** Of a call that is one part. */
+  #whole: CallPart | undefined;
   /** The tokens already counted in the metrics. */
   #counted: CallTokens = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
   /** Seconds between tokens, not yet recorded in the metrics. */
   #gaps: number[] = [];
-  #usage: Usage | undefined;
-  #finishReasons: string[] = [];
   #node: string | undefined;
   #span: OpenSpan | undefined;
-  /** Whether each engine has reported the prompt's tokens when it began; upstreams report them last. */
-  #isPromptKnown = true;
-  /** Requests that an engine has begun. */
-  #begun = 0;
+  #hasBegun = false;
   #closed = false;
 
   constructor(parts: CallParts) {
@@ -88,59 +93,60 @@ export class AdmittedCall {
     this.#overheadMs = overheadMs;
   }
 
-  /** Answer tokens that turned out to be reasoning, over all choices. */
-  reasoned(tokens: number): void {
-    this.#reasoningTokens += tokens;
+  /** A request to an engine. `sharesPrompt`: another part counts the tokens of its prompt. */
+  part(sharesPrompt = false): CallPart {
+    const tally = new PartTally(sharesPrompt);
+    this.#tallies.push(tally);
+    return {
+      observe: (event) => this.#observe(event, tally),
+      reasoned: (tokens) => tally.reasoned(tokens),
+      restart: () => tally.restart(),
+    };
   }
 
-  /** Counts one event. Throws the AppError of a `failed` one. */
+  /** As of the part that is the whole call. */
+  reasoned(tokens: number): void {
+    this.#whole ??= this.part();
+    this.#whole.reasoned(tokens);
+  }
+
+  /** As of the part that is the whole call. Throws the AppError of a `failed` event. */
   observe(event: EngineEvent): void {
-    switch (event.type) {
-      case "started":
-        this.#onStarted(event);
-        return;
-      case "delta":
-        this.#completionTokens += event.tokens;
-        this.#observeToken(event.tokens);
-        return;
-      case "finish":
-        this.#finishReasons.push(event.reason);
-        return;
-      case "prompt":
-      case "embedding":
-      case "reading":
-        return;
-      case "done":
-        this.#usage = sum(this.#usage, event.usage);
-        return;
-      case "failed":
-        this.#usage = sum(this.#usage, event.error.usage);
-        throw this.#located(event.error.code, event.error.message, event.error.param);
+    this.#whole ??= this.part();
+    this.#whole.observe(event);
+  }
+
+  #observe(event: EngineEvent, tally: PartTally): void {
+    tally.add(event);
+    if (event.type === "started") this.#onStarted(event);
+    else if (event.type === "delta") this.#observeToken(event.tokens);
+    else if (event.type === "failed") {
+      throw this.#located(event.error.code, event.error.message, event.error.param);
     }
   }
 
   #onStarted(event: EngineEvent & { readonly type: "started" }): void {
-    if (++this.#begun === 1) {
+    if (!this.#hasBegun) {
+      this.#hasBegun = true;
       this.#instruments.waiting.dec();
       this.#instruments.running.inc();
       this.#queuedMs = event.queuedMs;
     }
-    this.#promptTokens += event.promptTokens;
-    this.#cachedTokens += event.cachedTokens;
-    this.#isPromptKnown &&= event.promptTokens > 0;
-    if (this.#begun < this.#parts.engineRequests || !this.#isPromptKnown) return;
+    const begun = this.#tallies.reduce((sum, tally) => sum + tally.begun, 0);
+    if (begun < this.#parts.engineRequests || !this.#isPromptKnown) return;
     this.#parts.reservation.correct({
-      promptTokens: this.#promptTokens,
+      promptTokens: this.#seen.promptTokens,
       completionTokens: this.#parts.reservedOutputTokens,
     });
   }
 
-  /** The engine's count if it sent one, otherwise the tokens seen. */
+  get #isPromptKnown(): boolean {
+    return this.#tallies.every(({ isPromptKnown }) => isPromptKnown);
+  }
+
+  /** The engines' count where they sent one, otherwise the tokens seen. */
   get usage(): Usage {
-    const reported: Usage = this.#usage ?? { ...this.#seen, reasoningTokens: 0 };
-    // An upstream may count reasoning that it does not show.
-    const reasoningTokens = Math.max(reported.reasoningTokens, this.#reasoningTokens);
-    return { ...reported, reasoningTokens };
+    return sumOfUsage(this.#tallies.map(({ usage }) => usage));
   }
 
   /** Updates the metrics with what is new since the last update. */
@@ -155,17 +161,13 @@ export class AdmittedCall {
   close(error: AppError | undefined): void {
     if (this.#closed) return;
     this.#closed = true;
-    (this.#begun > 0 ? this.#instruments.running : this.#instruments.waiting).dec();
+    (this.#hasBegun ? this.#instruments.running : this.#instruments.waiting).dec();
     this.#observeGaps();
     this.#observeTimes();
-    // Includes tokens that were not streamed, as the end token. What was seen counts, even if the
-    // engine reports less.
-    this.#count(atLeast(this.#seen, this.#usage));
-    if (!this.#isPromptKnown && !this.#usage) {
-      this.#count({ ...this.#counted, promptTokens: this.#parts.reservedPromptTokens });
-    }
+    const used = this.#used();
+    this.#count(used);
     const { reservation, key } = this.#parts;
-    reservation.finish(this.#counted);
+    reservation.finish(used);
     const row = {
       atMs: Date.now(),
       requestId: this.#parts.requestId,
@@ -174,15 +176,16 @@ export class AdmittedCall {
       project: key.project ?? DEFAULT_PROJECT,
       model: this.#parts.model.id,
       node: this.#node,
-      ...this.#counted,
-      cost: reservation.costOf(this.#counted),
+      ...used,
+      cost: reservation.costOf(used),
       errorCode: error?.code,
       endUser: this.#parts.endUser,
       metadata: this.#parts.metadata,
       durationMs: performance.now() - this.#startedAtMs,
     };
     // Embeddings have no choices: as in vLLM they count as stopped.
-    const reasons = this.#finishReasons.length > 0 ? this.#finishReasons : ["stop"];
+    const finished = this.#tallies.flatMap(({ finishReasons }) => finishReasons);
+    const reasons = finished.length > 0 ? finished : ["stop"];
     this.#parts.accounting.record(this, row, reasons);
     const span = this.#span;
     const times = { queuedMs: this.#queuedMs, firstTokenMs: this.#firstTokenMs };
@@ -190,11 +193,14 @@ export class AdmittedCall {
   }
 
   get #seen(): CallTokens {
-    return {
-      promptTokens: this.#promptTokens,
-      cachedTokens: this.#cachedTokens,
-      completionTokens: this.#completionTokens,
-    };
+    return sumOfTokens(this.#tallies.map(({ seen }) => seen));
+  }
+
+  /** What is charged at the end. Where an upstream never counted the prompt it is the estimate. */
+  #used(): CallTokens {
+    const used = sumOfTokens(this.#tallies.map((tally) => tally.used));
+    const isCounted = this.#isPromptKnown || this.#tallies.some(({ isReported }) => isReported);
+    return isCounted ? used : { ...used, promptTokens: this.#parts.reservedPromptTokens };
   }
 
   #observeGaps(): void {
@@ -202,10 +208,10 @@ export class AdmittedCall {
     this.#gaps = [];
   }
 
-  /** Counters never decrease. */
+  /** Counters never decrease, also where a part begins again. */
   #count(used: CallTokens): void {
     const before = this.#counted;
-    this.#counted = atLeast(before, used);
+    this.#counted = largerTokens(before, used);
     this.#parts.accounting.count(this.#parts.model.id, this.#counted, before);
   }
 
@@ -231,23 +237,4 @@ export class AdmittedCall {
   #located(code: AppError["code"], message: string, param: string | undefined): AppError {
     return new AppError(code, message, { param, node: this.#node, model: this.#parts.model.id });
   }
-}
-
-function sum(one: Usage | undefined, other: Usage | undefined): Usage | undefined {
-  if (!one || !other) return one ?? other;
-  return {
-    promptTokens: one.promptTokens + other.promptTokens,
-    cachedTokens: one.cachedTokens + other.cachedTokens,
-    completionTokens: one.completionTokens + other.completionTokens,
-    reasoningTokens: one.reasoningTokens + other.reasoningTokens,
-  };
-}
-
-function atLeast(tokens: CallTokens, others: CallTokens | undefined): CallTokens {
-  if (!others) return tokens;
-  return {
-    promptTokens: Math.max(tokens.promptTokens, others.promptTokens),
-    cachedTokens: Math.max(tokens.cachedTokens, others.cachedTokens),
-    completionTokens: Math.max(tokens.completionTokens, others.completionTokens),
-  };
 }

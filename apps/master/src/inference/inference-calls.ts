@@ -4,7 +4,6 @@ import { pipeline } from "node:stream/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { type CallPriority, priorityNumber } from "@heddle/contracts/call-priority";
-import type { EngineRequest } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -17,6 +16,7 @@ import { EventStream } from "../http/event-stream.ts";
 import { requestCaller } from "../http/identity/caller.ts";
 import { CallLimiter } from "../http/limits/call-limiter.ts";
 import { ModelCatalog } from "../models/model-catalog.ts";
+import type { InferenceCall } from "../nodes/replicas/ready-replica.ts";
 import { Accounting } from "./accounting.ts";
 import { withAdapter, withKeyDefaults } from "./adapted-request.ts";
 import { CacheSalts } from "./cache-salts.ts";
@@ -30,6 +30,7 @@ import {
   type InferenceDispatch,
 } from "./dispatch/inference-port.ts";
 import { InFlight, shuttingDown } from "./in-flight.ts";
+import { waitComment, waitHeaders } from "./wait-signs.ts";
 
 const PIECE_CHARACTERS = 256 * 1024;
 
@@ -109,6 +110,9 @@ export interface PermittedCall {
   /** The key's limits, for the answer. */
   readonly headers: Record<string, string>;
 }
+
+/** A request for an engine; `later` orders those of one priority. */
+type EngineWork = Pick<InferenceCall, "request" | "place"> & { readonly later?: number };
 
 /** The frame of every inference endpoint: limits, deadline, hang-ups, failures and accounting. */
 export class InferenceCalls {
@@ -259,7 +263,7 @@ export class InferenceCalls {
   async start(
     http: CallerRequest,
     { model, call, wait, ...permitted }: PermittedCall,
-    { request, later }: { readonly request: EngineRequest; readonly later?: number },
+    { request, later, place }: EngineWork,
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
@@ -273,6 +277,7 @@ export class InferenceCalls {
         cacheSalt: this.salts.of(project),
         deadlineMs,
         priority: priorityNumber(permitted.priority, later),
+        place,
         traceparent: call.traceparent,
       },
       signal,
@@ -422,24 +427,6 @@ function headersOf(
 ): Record<string, string> {
   const node = call.node === undefined ? undefined : { "x-heddle-node": call.node };
   return { ...headers, ...waitHeaders(wait), "x-request-id": requestId, ...node };
-}
-
-/** Of a call that has waited in this master's queue. */
-function waitHeaders({ firstPosition, waitedMs }: CallWait): Record<string, string> {
-  if (firstPosition === undefined) return {};
-  return {
-    "x-heddle-queue-position": String(firstPosition),
-    "x-heddle-queued-ms": String(waitedMs),
-  };
-}
-
-/** A comment, which clients ignore; undefined once the call has its replica. */
-function waitComment({ view }: CallWait): string | undefined {
-  if (view === undefined) return undefined;
-  const { state, position, waiting, waitedMs, detail, pulledBytes, totalBytes } = view;
-  const bytes = totalBytes ? { pulled_bytes: pulledBytes, total_bytes: totalBytes } : {};
-  const progress = { state, position, waiting, waited_ms: waitedMs, detail, ...bytes };
-  return `heddle.progress ${JSON.stringify(progress)}`;
 }
 
 /**

@@ -72,6 +72,11 @@ export class ModelCatalog {
     return replicas.filter(({ phase }) => phase === "ready").length;
   }
 
+  /** Whether choice i of several is drawn as the only one with a seed that is larger by i. */
+  countsSeeds({ deployment }: ModelRecord): boolean {
+    return this.#control.state.deployments.get(deployment)?.spec.engine === "llama";
+  }
+
   /** How the model marks its reasoning; undefined if it is not known to reason. */
   reasoningStyle(model: ModelRecord): ReasoningStyle | undefined {
     const replicas = this.#directory.replicasOf(model.deployment);

@@ -9,18 +9,18 @@ import type { EventStream } from "../../http/event-stream.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import type { ModelCatalog } from "../../models/model-catalog.ts";
-import type { AdmittedCall } from "../call.ts";
+import type { CallPart } from "../call.ts";
 import { tierOf } from "../call-priority.ts";
-import type { InferenceAnswer } from "../dispatch/inference-port.ts";
-import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { type ChoicePart, choiceParts } from "../parts/choice-parts.ts";
+import { type DividedCall, type PartSink, runParts } from "../parts/run-parts.ts";
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
 import { type ChoiceCalls, ChoiceSplitter, type SplitChoice } from "./choice-splitter.ts";
 
 /** A prepared call whose key permits it. */
-interface Prepared extends PermittedCall {
+interface Prepared extends DividedCall {
   readonly request: ChatCompletionRequest;
-  readonly maxTokens: number | undefined;
   readonly reasoning: ReasoningStyle | undefined;
 }
 
@@ -54,15 +54,20 @@ export class ChatCompletions {
       promptTokens,
       choices,
     });
+    const mayDivide = request.seed == null || models.countsSeeds(model);
+    const replicas = mayDivide ? models.readyReplicas(model) : 1;
+    const parts = choiceParts([toGenerateRequest(request, maxTokens)], Math.max(1, replicas));
     const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? model.contextWindow) * choices,
+      engineRequests: parts.length,
       tier: request.service_tier,
       metadata: request.metadata ?? undefined,
       endUser: request.safety_identifier ?? request.user ?? undefined,
     });
-    return { ...permitted, request, maxTokens, reasoning: models.reasoningStyle(model) };
+    const reasoning = models.reasoningStyle(model);
+    return { ...permitted, parts, later: request.priority ?? 0, request, reasoning };
   }
 
   /** Resolves with the failure of a started answer, or undefined. */
@@ -72,25 +77,23 @@ export class ChatCompletions {
     prepared: Prepared,
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
-    const { request, call, maxTokens } = prepared;
-    const starting = this.#calls.start(
-      http,
-      prepared,
-      { request: toGenerateRequest(request, maxTokens), later: request.priority ?? 0 },
-      signal,
-    );
+    const { request, call } = prepared;
+    const identity = identityOf(prepared);
     if (request.stream !== true) {
-      const body = await collectAnswer(prepared, await starting, identityOf(prepared));
+      const choices: OpenChoice[] = [];
+      await runParts(this.#calls, http, prepared, collecting(prepared, choices), signal);
+      const bodies = choices.map(({ choice }) => choice);
+      const body = completionBody(identity, bodies, call.usage, request.logprobs === true);
       this.#calls.send(http, reply, prepared, body);
       return undefined;
     }
     return this.#calls.stream(http, reply, prepared, signal, async (stream) => {
-      const answer = await starting;
-      const chunks = new ChunkWriter(identityOf(prepared), {
+      const chunks = new ChunkWriter(identity, {
         includeUsage: request.stream_options?.include_usage === true,
         includeObfuscation: request.stream_options?.include_obfuscation === true,
       });
-      await pumpEvents(prepared, answer, stream, chunks, signal);
+      const sink = streaming(prepared, stream, chunks, signal);
+      await runParts(this.#calls, http, prepared, sink, signal);
       return request.stream_options?.include_usage ? chunks.usage(call.usage) : "";
     });
   }
@@ -121,26 +124,36 @@ function identityOf({ model, priority }: PermittedCall): ChatIdentity {
   };
 }
 
-async function collectAnswer(
-  { request, call, reasoning }: Prepared,
-  answer: InferenceAnswer,
-  identity: ChatIdentity,
-): Promise<string> {
-  const choices = Array.from({ length: request.n ?? 1 }, () => ({
-    splitter: new ChoiceSplitter(reasoning, choiceCalls(request)),
-    choice: newChoice(),
-  }));
-  let complete = false;
-  for await (const event of answer.events) {
-    call.observe(event);
-    if (event.type === "done") complete = true;
-    if (event.type !== "delta" && event.type !== "finish") continue;
-    const target = choices[event.choice];
-    if (target) addEvent(event, target.splitter, target.choice, call);
-  }
-  if (!complete) throw cutShort(answer.node);
-  const bodies = choices.map(({ choice }) => choice);
-  return completionBody(identity, bodies, call.usage, request.logprobs === true);
+interface OpenChoice {
+  readonly splitter: ChoiceSplitter;
+  readonly choice: ChatChoice;
+}
+
+/** Collects the choices of a whole answer, of which nothing is sent before its end. */
+function collecting({ request, reasoning }: Prepared, choices: OpenChoice[]): PartSink {
+  return {
+    begin: (part) => {
+      for (const index of choicesOf(part)) {
+        const splitter = new ChoiceSplitter(reasoning, choiceCalls(request));
+        choices[index] = { splitter, choice: newChoice() };
+      }
+    },
+    take: (event, part, tally) => {
+      if (event.type !== "delta" && event.type !== "finish") return false;
+      const target = choices[choiceOf(event, part)];
+      if (target) addEvent(event, target.splitter, target.choice, tally);
+      return false;
+    },
+  };
+}
+
+/** The choice's number in the call; none has -1. */
+function choiceOf({ choice }: ChoiceEvent, { first, request }: ChoicePart): number {
+  return choice < request.choices ? first + choice : -1;
+}
+
+function choicesOf({ first, request }: ChoicePart): number[] {
+  return Array.from({ length: request.choices }, (_, i) => first + i);
 }
 
 /** The calls of tools that the answer may have. */
@@ -162,10 +175,10 @@ function addEvent(
   event: ChoiceEvent,
   splitter: ChoiceSplitter,
   choice: ChatChoice,
-  call: AdmittedCall,
+  tally: CallPart,
 ): void {
   const split = event.type === "delta" ? splitter.push(event) : splitter.finish();
-  call.reasoned(split.reasoningTokens);
+  tally.reasoned(split.reasoningTokens);
   choice.reasoning += split.reasoning;
   choice.text += split.content;
   for (const { index, id, name, arguments: text } of split.calls) {
@@ -182,41 +195,50 @@ function addEvent(
   if (event.type === "finish") choice.finish = splitter.reasonOf(event.reason);
 }
 
-async function pumpEvents(
-  { request, call, reasoning }: Prepared,
-  answer: InferenceAnswer,
+/** Sends each event of an answer; the roles of all choices before the first. */
+function streaming(
+  { request, reasoning }: Prepared,
   stream: EventStream,
   chunks: ChunkWriter,
   signal: AbortSignal,
-): Promise<void> {
-  const count = request.n ?? 1;
+): PartSink {
   const calls = choiceCalls(request);
-  const splitters = Array.from({ length: count }, () => new ChoiceSplitter(reasoning, calls));
-  let roles = "";
-  for (let choice = 0; choice < count; choice++) roles += chunks.role(choice);
-  stream.write(roles);
-  let complete = false;
-  for await (const event of answer.events) {
-    call.observe(event);
-    complete ||= event.type === "done";
-    if (event.type !== "delta" && event.type !== "finish") continue;
-    const splitter = splitters[event.choice];
-    const text = splitter ? chunksOf(event, splitter, chunks, call) : "";
-    if (text === "" || stream.write(text)) continue;
+  const splitters: ChoiceSplitter[] = [];
+  let hasRoles = false;
+  const drained = async () => {
     await stream.drained();
     signal.throwIfAborted();
-  }
-  if (!complete) throw cutShort(answer.node);
+    return true;
+  };
+  return {
+    begin: (part) => {
+      for (const index of choicesOf(part)) splitters[index] = new ChoiceSplitter(reasoning, calls);
+    },
+    take: (event, part, tally) => {
+      if (!hasRoles) stream.write(rolesOf(request, chunks));
+      hasRoles = true;
+      if (event.type !== "delta" && event.type !== "finish") return false;
+      const index = choiceOf(event, part);
+      const splitter = splitters[index];
+      const text = splitter ? chunksOf({ ...event, choice: index }, splitter, chunks, tally) : "";
+      if (text === "") return false;
+      return stream.write(text) || drained();
+    },
+  };
+}
+
+function rolesOf({ n }: ChatCompletionRequest, chunks: ChunkWriter): string {
+  return Array.from({ length: n ?? 1 }, (_, choice) => chunks.role(choice)).join("");
 }
 
 function chunksOf(
   event: ChoiceEvent,
   splitter: ChoiceSplitter,
   chunks: ChunkWriter,
-  call: AdmittedCall,
+  tally: CallPart,
 ): string {
-  if (event.type === "delta") return deltaChunks(event.choice, splitter.push(event), chunks, call);
-  const rest = deltaChunks(event.choice, splitter.finish(), chunks, call);
+  if (event.type === "delta") return deltaChunks(event.choice, splitter.push(event), chunks, tally);
+  const rest = deltaChunks(event.choice, splitter.finish(), chunks, tally);
   return rest + chunks.finish(event.choice, splitter.reasonOf(event.reason));
 }
 
@@ -225,9 +247,9 @@ function deltaChunks(
   choice: number,
   { reasoning, content, calls, logprobs, reasoningTokens }: SplitChoice,
   chunks: ChunkWriter,
-  call: AdmittedCall,
+  tally: CallPart,
 ): string {
-  call.reasoned(reasoningTokens);
+  tally.reasoned(reasoningTokens);
   let text = reasoning === "" ? "" : chunks.reasoning(choice, reasoning);
   if (content !== "" || logprobs?.length) text += chunks.delta(choice, content, logprobs);
   for (const piece of calls) text += chunks.toolCall(choice, piece);

@@ -1,10 +1,10 @@
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError } from "@heddle/base/errors";
 import {
   type CompletionRequest,
   DEFAULT_MAX_TOKENS,
   parseCompletionRequest,
 } from "@heddle/contracts/api/completions";
-import type { EngineEvent, PlainInput } from "@heddle/contracts/engine";
+import type { EngineEvent, GenerateRequest, PlainInput } from "@heddle/contracts/engine";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
@@ -14,27 +14,24 @@ import { uniqueSuffix } from "../../http/request-id.ts";
 import { askedTokens } from "../chat/chat-completions.ts";
 import { usageJson } from "../chat/chat-format.ts";
 import { generationOf } from "../chat/chat-request.ts";
-import { inLanes } from "../in-lanes.ts";
-import { cutShort, fingerprintOf, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { fingerprintOf, InferenceCalls } from "../inference-calls.ts";
+import { type ChoicePart, choiceParts } from "../parts/choice-parts.ts";
+import { type DividedCall, runParts } from "../parts/run-parts.ts";
 import { TextChoice } from "./text-choice.ts";
 
-/** Prompts of a call that are with engines at once. */
-const PROMPTS_AT_ONCE = 4;
-
 /** A request whose key permits it. */
-export interface PreparedCompletion extends PermittedCall {
+export interface PreparedCompletion extends DividedCall {
   readonly request: CompletionRequest;
   readonly prompts: readonly PlainInput[];
-  readonly maxTokens: number | undefined;
   /** The choices of the first prompt, then those of the next. */
-  readonly choices: readonly TextChoice[];
+  readonly choices: TextChoice[];
   /** The answer's opened object. */
   readonly head: string;
 }
 
 type Part = ReturnType<TextChoice["finish"]>;
 
-/** POST /completions: each prompt is a request to an engine, whose choices are joined in order. */
+/** POST /completions: prompts and their choices are divided over the replicas, and joined in order. */
 export class TextCompletions {
   readonly #calls: InferenceCalls;
 
@@ -72,20 +69,25 @@ export class TextCompletions {
       promptTokens,
       choices: count,
     });
+    const { models } = this.#calls.parts;
+    const mayDivide = request.seed == null || models.countsSeeds(model);
+    const requests = prompts.map((prompt) => engineRequest(request, prompt, maxTokens));
+    const replicas = mayDivide ? models.readyReplicas(model) : 1;
+    const parts = choiceParts(requests, Math.max(1, replicas));
     const permitted = await this.#calls.permit(http, reply, {
       model,
       promptTokens,
       outputTokens: (maxTokens ?? asked) * count,
-      engineRequests: prompts.length,
+      engineRequests: parts.length,
       tier: request.service_tier,
       endUser: request.user ?? undefined,
     });
-    const alternatives = request.logprobs ?? undefined;
-    const choices = Array.from({ length: count }, (_, i) => new TextChoice(i, alternatives));
+    const choices = Array.from({ length: count }, (_, i) => newChoice(request, i));
     const created = Math.floor(Date.now() / 1000);
     const names = `"model":${JSON.stringify(model.id)},"system_fingerprint":${JSON.stringify(fingerprintOf(model))}`;
     const head = `{"id":"${id}","object":"text_completion","created":${created},${names}`;
-    return { ...permitted, request, prompts, maxTokens, choices, head };
+    const later = request.priority ?? 0;
+    return { ...permitted, parts, later, request, prompts, choices, head };
   }
 
   async #whole(
@@ -105,8 +107,14 @@ export class TextCompletions {
     signal: AbortSignal,
   ): Promise<string> {
     const parts = prepared.choices.map((): Part[] => []);
-    await this.#generate(http, prepared, signal, (part) => {
-      parts[part.index]?.push(part);
+    await this.#generate(http, prepared, signal, {
+      begin: (index) => {
+        parts[index] = [];
+      },
+      take: (part) => {
+        parts[part.index]?.push(part);
+        return false;
+      },
     });
     const joined = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
     const choices = bestOf(prepared, joined);
@@ -124,12 +132,14 @@ export class TextCompletions {
     const hasUsage = request.stream_options?.include_usage === true;
     const tail = hasUsage ? ',"usage":null}' : "}";
     const pump = async (stream: EventStream) => {
-      await this.#generate(http, prepared, signal, async (part) => {
+      const take = async (part: Part) => {
         const chunk = `data: ${head},"choices":[${JSON.stringify(part)}]${tail}\n\n`;
-        if (stream.write(chunk)) return;
+        if (stream.write(chunk)) return true;
         await stream.drained();
         signal.throwIfAborted();
-      });
+        return true;
+      };
+      await this.#generate(http, prepared, signal, { take });
       const usage = usageJson(prepared.call.usage);
       return hasUsage ? `data: ${head},"choices":[],"usage":${usage}}\n\n` : "";
     };
@@ -140,52 +150,60 @@ export class TextCompletions {
     http: CallerRequest,
     prepared: PreparedCompletion,
     signal: AbortSignal,
-    take: (part: Part) => void | Promise<void>,
+    { begin, take }: ChoiceSink,
   ): Promise<void> {
-    return inLanes(prepared.prompts.keys(), PROMPTS_AT_ONCE, signal, async (index, either) => {
-      try {
-        await this.#continue(http, prepared, index, either, take);
-      } catch (thrown) {
-        throw inCall(
-          toAppError(thrown),
-          prepared.prompts.length > 1 ? `prompt[${index}]` : "prompt",
-        );
-      }
-    });
+    const { request, prompts, choices } = prepared;
+    const sink = {
+      begin: ({ first, request: { choices: count } }: ChoicePart) => {
+        for (let index = first; index < first + count; index++) {
+          choices[index] = newChoice(request, index);
+          begin?.(index);
+        }
+      },
+      take: async (event: EngineEvent, { prompt, first, request: own }: ChoicePart) => {
+        const input = prompts[prompt];
+        const isKnown = request.echo === true && own.echo === undefined;
+        const echoed = isKnown && input?.kind === "text" ? input.text : undefined;
+        const drawn = choices.slice(first, first + own.choices);
+        let isSent = false;
+        for (const part of partsOf(event, drawn, echoed)) isSent = (await take(part)) || isSent;
+        return isSent;
+      },
+      failure: (failure: AppError, { prompt }: ChoicePart) =>
+        inCall(failure, prompts.length > 1 ? `prompt[${prompt}]` : "prompt"),
+    };
+    return runParts(this.#calls, http, prepared, sink, signal);
   }
+}
 
-  async #continue(
-    http: CallerRequest,
-    prepared: PreparedCompletion,
-    index: number,
-    signal: AbortSignal,
-    take: (part: Part) => void | Promise<void>,
-  ): Promise<void> {
-    const { request, prompts, maxTokens, call } = prepared;
-    const input = prompts[index] as PlainInput;
-    const count = candidatesOf(request);
-    // A text without scores is known here.
-    const isKnown = input.kind === "text" && request.logprobs == null;
-    const wanted = {
-      ...generationOf(request, maxTokens),
-      choices: count,
-      input: request.suffix ? { ...input, suffix: request.suffix } : input,
-      topLogprobs: request.logprobs ?? (count > (request.n ?? 1) ? 0 : undefined),
-      echo: (request.echo && !isKnown) || undefined,
-      format: "text",
-    } as const;
-    const work = { request: wanted, later: request.priority ?? 0 };
-    const { events, node } = await this.#calls.start(http, prepared, work, signal);
-    const own = prepared.choices.slice(index * count, (index + 1) * count);
-    for await (const event of events) {
-      call.observe(event);
-      if (event.type === "done") return;
-      for (const part of partsOf(event, own, request.echo && isKnown ? input.text : undefined)) {
-        await take(part);
-      }
-    }
-    throw cutShort(node);
-  }
+/** What takes the parts of choices. */
+interface ChoiceSink {
+  /** A choice begins; again, where its worker was lost and nothing of it was sent. */
+  readonly begin?: (index: number) => void;
+  /** Returns whether the part was sent. */
+  readonly take: (part: Part) => boolean | Promise<boolean>;
+}
+
+function newChoice({ logprobs }: CompletionRequest, index: number): TextChoice {
+  return new TextChoice(index, logprobs ?? undefined);
+}
+
+function engineRequest(
+  request: CompletionRequest,
+  input: PlainInput,
+  maxTokens: number | undefined,
+): GenerateRequest {
+  const count = candidatesOf(request);
+  // A text without scores is known here.
+  const isKnown = input.kind === "text" && request.logprobs == null;
+  return {
+    ...generationOf(request, maxTokens),
+    choices: count,
+    input: request.suffix ? { ...input, suffix: request.suffix } : input,
+    topLogprobs: request.logprobs ?? (count > (request.n ?? 1) ? 0 : undefined),
+    echo: (request.echo && !isKnown) || undefined,
+    format: "text",
+  };
 }
 
 /** Choices of each prompt that are drawn. */

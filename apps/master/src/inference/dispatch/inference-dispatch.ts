@@ -215,7 +215,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   /** Chooses a replica with room and sends the call; undefined if none has room. */
   #send(lane: Lane, { call, chunks, endMs, attempts, signal }: Trip): Started | undefined {
     const nowMs = this.#nowMs();
-    const { fairKey, priority } = call;
+    const { fairKey, priority, place } = call;
     const ready = this.#options.replicas.ready(call.deployment);
     // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
@@ -225,13 +225,14 @@ export class ReplicaDispatch implements InferenceDispatch {
     const prompt = { chunks: prefix.length, matched: lane.prefixes.match(prefix) };
     const replica = chooseReplica(
       candidates,
-      { sequences: sequencesOf(call.request), fairKey, priority },
+      { sequences: sequencesOf(call.request), fairKey, priority, place },
       prompt,
       ({ holder }) => this.#known(lane, holder).chosenAtTurn,
     );
     if (!replica) return undefined;
     const deadlineMs = Number.isFinite(endMs) ? Math.max(1, endMs - nowMs) : 0;
     const events = replica.start(call, deadlineMs, signal);
+    if (place) place.holder = replica.holder;
     this.#turn += 1;
     const known = this.#known(lane, replica.holder);
     known.chosenAtTurn = this.#turn;

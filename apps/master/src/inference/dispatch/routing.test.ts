@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Candidate } from "../../nodes/replicas/ready-replica.ts";
+import type { Candidate, PartPlace } from "../../nodes/replicas/ready-replica.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { allFull, chooseReplica } from "./routing.ts";
 
@@ -72,6 +72,20 @@ describe("replica choice", () => {
       { chunks: 10, matched: new Map(matched) },
       ({ holder }) => last.get(holder) ?? 0,
     )?.holder;
+
+  test("parts of one call go apart, also where one replica holds their prompt", () => {
+    const all = ["a", "b", "c"].map((holder) => replica(holder, 0));
+    const matched = new Map([["a", 10]]);
+    const siblings: PartPlace[] = [];
+    const chosen = Array.from({ length: 6 }, () => {
+      const place = { sequences: 2, holder: undefined as string | undefined, siblings };
+      siblings.push(place);
+      const prompt = { chunks: 10, matched };
+      place.holder = chooseReplica(all, { ...call(2), place }, prompt, () => 0)?.holder;
+      return place.holder;
+    });
+    expect(chosen).toEqual(["a", "b", "c", "a", "b", "c"]);
+  });
 
   test("admits a call where few calls hold all slots, but not into a full queue", () => {
     const full = { ...replica("a", 64), calls: 2 };

@@ -1,13 +1,14 @@
 import { AppError } from "@heddle/base/errors";
 import type { EngineRequest } from "@heddle/contracts/engine";
 import { featuresOf } from "@heddle/rpc/engine-features";
-import type { Candidate, ReadyReplica } from "../../nodes/replicas/ready-replica.ts";
+import type { Candidate, PartPlace, ReadyReplica } from "../../nodes/replicas/ready-replica.ts";
 
 /** What is to be placed. */
 interface Placement {
   readonly sequences: number;
   readonly fairKey: string;
   readonly priority: number;
+  readonly place?: PartPlace | undefined;
 }
 
 /** Workers that a refusal names. */
@@ -27,7 +28,8 @@ const MAX_BATCHES_AHEAD = 4;
  *    Calls of lower priorities take no room from a higher one, whose engine preempts them.
  * 3. Others have no room: the call waits here, where it can still go to the first free replica.
  *
- * Within a class the highest `share - 0.5 * load` wins:
+ * Within a class, of a call in parts, the one with the fewest of its other parts for its size wins;
+ * then the highest `share - 0.5 * load` wins:
  *
  * - share = leading chunks of the prompt that the replica served before / all its chunks,
  * - load = used / maxSequences.
@@ -41,22 +43,32 @@ export function chooseReplica<C extends Candidate>(
   prompt: { readonly chunks: number; readonly matched: ReadonlyMap<string, number> },
   lastChosen: (candidate: C) => number,
 ): C | undefined {
-  let best: { candidate: C; rank: number; score: number } | undefined;
+  let best: { candidate: C; rank: number; apart: number; score: number } | undefined;
   for (const candidate of candidates) {
     const rank = roomRank(candidate, placement);
     if (rank === 0) continue;
     const matched = prompt.matched.get(candidate.holder) ?? 0;
     const share = prompt.chunks > 0 ? matched / prompt.chunks : 0;
     const score = share - LOAD_WEIGHT * (candidate.used / Math.max(1, candidate.maxSequences));
+    const apart = -partsShare(candidate, placement.place);
     const better =
       !best ||
-      rank > best.rank ||
-      (rank === best.rank &&
-        (score > best.score ||
-          (score === best.score && lastChosen(candidate) < lastChosen(best.candidate))));
-    if (better) best = { candidate, rank, score };
+      (rank - best.rank ||
+        apart - best.apart ||
+        score - best.score ||
+        lastChosen(best.candidate) - lastChosen(candidate)) > 0;
+    if (better) best = { candidate, rank, apart, score };
   }
   return best?.candidate;
+}
+
+/** How much of the replica's batch other parts of the same call fill. */
+function partsShare({ holder, maxSequences }: Candidate, place: PartPlace | undefined): number {
+  let sequences = 0;
+  for (const each of place?.siblings ?? []) {
+    if (each !== place && each.holder === holder) sequences += each.sequences;
+  }
+  return sequences / Math.max(1, maxSequences);
 }
 
 /** Whether the replica's worker knows all that the request asks of its engine. */

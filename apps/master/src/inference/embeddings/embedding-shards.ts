@@ -1,6 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import type { EmbedRequest, EngineEvent } from "@heddle/contracts/engine";
+import type { EmbedRequest } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
+import type { CallPart } from "../call.ts";
 import { inLanes } from "../in-lanes.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { repeatLost } from "../repeat-lost.ts";
@@ -20,7 +21,6 @@ interface Shard {
   /** The first input's position in the call. */
   readonly at: number;
   readonly inputs: readonly EmbedInput[];
-  begun: boolean;
 }
 
 /** Takes the vector of an input, as the model gives it. */
@@ -68,8 +68,9 @@ export class EmbeddingShards {
     signal: AbortSignal,
   ): Promise<void> {
     try {
+      const tally = permitted.call.part();
       const vectors = await repeatLost(signal, () =>
-        this.#tryShard(http, permitted, shard, signal),
+        this.#tryShard(http, permitted, { shard, tally }, signal),
       );
       vectors.forEach((values, i) => {
         keep(shard.at + i, values);
@@ -82,32 +83,26 @@ export class EmbeddingShards {
   async #tryShard(
     http: CallerRequest,
     permitted: PermittedCall,
-    shard: Shard,
+    { shard, tally }: { readonly shard: Shard; readonly tally: CallPart },
     signal: AbortSignal,
   ): Promise<Float32Array[]> {
-    const { call } = permitted;
+    tally.restart();
     const work = { request: { kind: "embed", inputs: shard.inputs } } as const;
     const { events, node } = await this.#calls.start(http, permitted, work, signal);
     const vectors = new Array<Float32Array>(shard.inputs.length);
     for await (const event of events) {
       if (event.type === "embedding") vectors[event.input] = event.values;
-      else if (isNew(event, shard)) call.observe(event);
-      if (event.type === "started") shard.begun = true;
+      else tally.observe(event);
       if (event.type === "done") return vectors;
     }
     throw cutShort(node);
   }
 }
 
-/** A repeated shard starts once for the books. */
-function isNew(event: EngineEvent, { begun }: Shard): boolean {
-  return event.type !== "started" || !begun;
-}
-
 function shardsOf(inputs: readonly EmbedInput[]): Shard[] {
   const shards: Shard[] = [];
   for (let at = 0; at < inputs.length; at += SHARD_INPUTS) {
-    shards.push({ at, inputs: inputs.slice(at, at + SHARD_INPUTS), begun: false });
+    shards.push({ at, inputs: inputs.slice(at, at + SHARD_INPUTS) });
   }
   return shards;
 }

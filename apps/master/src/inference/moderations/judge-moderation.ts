@@ -112,16 +112,15 @@ export class JudgeModeration {
   ): Promise<number> {
     const { texts, call, model } = prepared;
     const request = judgeRequest(texts[text] ?? "", MODERATION_CATEGORIES[category]!);
-    let hasBegun = false;
+    const tally = call.part();
     const work = async () => {
+      tally.restart();
       const { events, node } = await this.#calls.start(http, prepared, { request }, signal);
       let score: number | undefined;
       for await (const event of events) {
         if (event.type === "delta" && event.logprobs?.[0]) score ??= judgeScore(event.logprobs[0]);
         // A question is neither a choice nor a token of an answer to its caller.
-        const isNew = event.type !== "started" || !hasBegun;
-        if (event.type !== "delta" && event.type !== "finish" && isNew) call.observe(event);
-        if (event.type === "started") hasBegun = true;
+        if (event.type !== "delta" && event.type !== "finish") tally.observe(event);
         if (event.type !== "done") continue;
         if (score !== undefined) return score;
         const message = `${model.id} answers neither yes nor no, so it cannot be a judge. Name another model, as \`${JUDGE}:MODEL\`.`;

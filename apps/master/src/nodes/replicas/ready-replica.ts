@@ -14,6 +14,17 @@ export interface InferenceCall {
   readonly priority: number;
   /** Of the call's span; absent where traces are off. */
   readonly traceparent?: string | undefined;
+  /** Of a part of a call that is divided. */
+  readonly place?: PartPlace | undefined;
+}
+
+/** Where a part of a call is. The parts of one call go to replicas apart. */
+export interface PartPlace {
+  /** Of the replica; undefined while it has none. */
+  holder: string | undefined;
+  readonly sequences: number;
+  /** All parts of the call. */
+  readonly siblings: readonly PartPlace[];
 }
 
 /** A replica that may take a request. */

@@ -1,0 +1,93 @@
+// holds: data-shards
+
+import { eventually } from "@heddle/base/testing/eventually";
+import type { Model } from "@heddle/contracts/api/models";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { NO_END, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
+
+const PROMPTS = Array.from({ length: 24 }, (_, i) => `prompt ${i} of several`);
+const INPUTS = Array.from({ length: 320 }, (_, i) => `${i} ${"text ".repeat(20)}`);
+/** So that numbers depend on no other request. */
+const ALONE = { deterministic: true } as object;
+
+describe("calls over two workers, one of which is killed", { timeout: 180_000 }, () => {
+  let cluster: ProcessCluster;
+  beforeAll(async () => {
+    cluster = await ProcessCluster.start({ workers: 1 });
+  }, 120_000);
+  afterAll(() => cluster?.close());
+
+  const complete = async (maxTokens: number) => {
+    const { choices, usage } = await cluster.openai.completions.create({
+      ...ALONE,
+      model: TINY,
+      prompt: PROMPTS,
+      max_tokens: maxTokens,
+      temperature: 0,
+      logit_bias: NO_END,
+    });
+    return { texts: choices.map(({ text }) => text), usage };
+  };
+  const chat = async () => {
+    const { choices, usage } = await cluster.openai.chat.completions.create({
+      ...ALONE,
+      model: TINY,
+      messages: [{ role: "user", content: "hello" }],
+      n: 16,
+      seed: 5,
+      temperature: 1,
+      max_tokens: 20,
+      logit_bias: NO_END,
+    });
+    return { texts: choices.map(({ message }) => message.content), usage };
+  };
+  const embed = async () => {
+    const { data, usage } = await cluster.openai.embeddings.create({ model: TINY, input: INPUTS });
+    return { vectors: data.map(({ embedding }) => embedding), usage };
+  };
+  let vectors: Awaited<ReturnType<typeof embed>>;
+  const addWorker = async () => {
+    await cluster.startWorker([], "worker-2");
+    await cluster.replicasReady(2);
+  };
+  /** Sequences that each replica computes. */
+  const running = async () => {
+    const reply = await cluster.request("GET", `/api/v1/models/${TINY}`);
+    return ((await reply.json()) as Model).replicas.map((replica) => replica.running);
+  };
+  /** Kills a worker while both compute. */
+  const disturbed = async <Answer>(call: () => Promise<Answer>): Promise<Answer> => {
+    // Workers report from time to time: of the call before none is left.
+    await eventually(async () => (await running()).every((count) => count === 0));
+    const answer = call();
+    await eventually(async () => (await running()).every((count) => count > 0));
+    await cluster.stop(cluster.workers.pop()!, "SIGKILL");
+    return await answer;
+  };
+
+  it("have the answers of one worker, in order, and its usage", async () => {
+    const expected = [await complete(100), await chat()];
+    vectors = await embed();
+    await addWorker();
+    const over = [await complete(100), await chat()];
+    expect(over.map(({ texts }) => texts)).toEqual(expected.map(({ texts }) => texts));
+    const counts = (answers: typeof over) =>
+      answers.map(({ usage }) => [usage?.prompt_tokens, usage?.completion_tokens]);
+    expect(counts(over)).toEqual(counts(expected));
+    expect(await embed()).toEqual(vectors);
+  });
+
+  it("repeat the prompts that were with the killed one, and charge them once", async () => {
+    const long = await complete(400);
+    const again = await disturbed(() => complete(400));
+    expect(again.texts).toEqual(long.texts);
+    const tokens = PROMPTS.length * 400;
+    expect(again.usage?.completion_tokens).toBe(tokens);
+    await eventually(() => cluster.usageRows().at(-1)?.completionTokens === tokens);
+  });
+
+  it("repeat the inputs to embed that were with it", async () => {
+    await addWorker();
+    expect(await disturbed(embed)).toEqual(vectors);
+  });
+});
