@@ -182,5 +182,6 @@ function addProjects(program: Command, lazy: Lazy): void {
     .option("--gpus <n>", "maximum GPUs in use (default: unlimited)")
     .option("--gpu-hours <n>", "GPU-hours per 30 days (default: unlimited)")
     .option("--max-jobs <n>", "maximum number of queued and running jobs (default: unlimited)")
+    .option("--storage-gb <n>", "maximum of what it stores, in GB (default: unlimited)")
     .action(lazy(async () => (await import("./commands/projects.ts")).setProjectCommand));
 }

@@ -43,6 +43,8 @@ export const ENDS_SESSIONS = 10;
 export const COPIES_EVENTS = 10;
 /** Jobs start with files, on conditions. */
 export const TAKES_INPUTS = 10;
+/** Quotas bound what a project stores; documents name their project. */
+export const BOUNDS_STORAGE = 10;
 /** Signatures of witnesses are kept. */
 export const COSIGNS_EVENTS = 10;
 /** The highest version that this build supports. */

@@ -40,6 +40,7 @@ import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-mach
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import { readCommand } from "./jobs/records/logged-command.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
+import { ProjectStorage } from "./project-storage.ts";
 import { changeSecret, isSecretCommand } from "./secrets/secret-changes.ts";
 import { NO_SESSIONS_FROM, type SessionRequest, Sessions } from "./sessions.ts";
 import type { ControlState } from "./state.ts";
@@ -137,8 +138,9 @@ export class ReplicatedControl {
     const state: Record<string, HashedMap<unknown>> = {};
     for (const name of Object.keys(emptyState())) state[name] = new HashedMap();
     this.state = state as unknown as ControlState;
-    this.#jobs = new JobsStateMachine(this.state);
-    this.#documents = new DocumentsStateMachine(this.state);
+    const storage = new ProjectStorage();
+    this.#jobs = new JobsStateMachine(this.state, storage);
+    this.#documents = new DocumentsStateMachine(this.state, storage);
     this.#maps = new Map([
       ...Object.entries(state),
       ["#sessions", this.#sessions.map as HashedMap<unknown>],

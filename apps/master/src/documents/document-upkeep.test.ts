@@ -135,7 +135,9 @@ test("documents: one that is too large, malformed or without room is refused ear
   await expect(documents.put(named("one"), CONTENT)).rejects.toMatchObject({
     code: "insufficient_storage",
   });
-  expect(() => documents.checkRoom(OWNER, 1)).toThrow(/the limit is 0/);
+  expect(() => documents.checkRoom({ owner: OWNER, project: "default" }, 1)).toThrow(
+    /the limit is 0/,
+  );
   expect(store.list().size).toBe(0);
 });
 

@@ -8,7 +8,7 @@ import type { ApiKeyRecord } from "@heddle/control/state";
 export interface Documents {
   /**
    * Resolves when the content is on the disks of a majority and its record is committed. Throws
-   * `insufficient_storage`, `precondition_failed` where `expectedVersion` (0 for none) is another,
+   * `insufficient_storage`, `insufficient_quota`, `precondition_failed` where `expectedVersion` (0 for none) is another,
    * and `unavailable` without a majority.
    */
   put(document: NewDocument, content: Uint8Array, options?: PutOptions): Promise<DocumentRecord>;
@@ -29,8 +29,14 @@ export interface Documents {
   delete(kind: DocumentKind, id: string, owner: string): Promise<boolean>;
   /** The owner of what a caller stores: the first of the keys that its key replaced by rotation. */
   ownerOf(key: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string;
-  /** Throws `insufficient_storage` where a new document of this many bytes would be refused now. */
-  checkRoom(owner: string, bytes: number): void;
+  /** Throws `insufficient_storage` or `insufficient_quota` where a new document of this many bytes would be refused now. */
+  checkRoom(place: DocumentPlace, bytes: number): void;
+}
+
+/** Whose documents they are, and the project for whose storage quota a new one counts. */
+export interface DocumentPlace {
+  readonly owner: string;
+  readonly project: string;
 }
 
 export interface PutOptions {

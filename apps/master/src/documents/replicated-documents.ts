@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { STORES_DOCUMENTS, versionOf } from "@heddle/control/cluster-version";
+import { BOUNDS_STORAGE, STORES_DOCUMENTS, versionOf } from "@heddle/control/cluster-version";
 import { isLive, roomRefusal } from "@heddle/control/documents/documents-state-machine";
 import {
   type DocumentKind,
@@ -17,6 +17,7 @@ import { CONTENT_GRACE_MS } from "./document-upkeep.ts";
 import type {
   DocumentPage,
   DocumentPart,
+  DocumentPlace,
   DocumentRange,
   Documents,
   PutOptions,
@@ -34,22 +35,25 @@ export class ReplicatedDocuments implements Documents {
   }
 
   async put(
-    { kind, id, owner, metadata, expiresAtMs }: NewDocument,
+    { kind, id, owner, project, metadata, expiresAtMs }: NewDocument,
     content: Uint8Array,
     { expectedVersion, parts = [], sinceMs }: PutOptions = {},
   ): Promise<DocumentRecord> {
-    const document = { kind, id, owner, metadata, expiresAtMs };
+    const named = { kind, id, owner, metadata, expiresAtMs };
+    // Masters of earlier builds store a project that a later put lacks as absent.
+    const isKnown = project !== undefined && versionOf(this.#control.state) >= BOUNDS_STORAGE;
+    const document = isKnown ? { ...named, project } : named;
     this.#checkSize(kind, content);
     const bytes = parts.reduce((sum, part) => sum + part.bytes, content.byteLength);
     await this.#check(document, bytes);
     const startedMs = performance.now();
     const digest = await this.#contents.put(content);
     if (performance.now() - (sinceMs ?? startedMs) > CONTENT_GRACE_MS / 2) throw late(kind);
-    const named = parts.length > 0 ? { parts: parts.map((part) => part.digest) } : {};
+    const listed = parts.length > 0 ? { parts: parts.map((part) => part.digest) } : {};
     const { document: record } = await propose(this.#control, {
       type: "document.put",
       atMs: Date.now(),
-      document: { ...document, digest, ...named, bytes },
+      document: { ...document, digest, ...listed, bytes },
       ifVersion: expectedVersion,
     });
     // Another master may have swept the content while this process was stopped.
@@ -120,9 +124,9 @@ export class ReplicatedDocuments implements Documents {
     return owner;
   }
 
-  checkRoom(owner: string, bytes: number): void {
+  checkRoom({ owner, project }: DocumentPlace, bytes: number): void {
     const { state, documents } = this.#control;
-    const refusal = roomRefusal(state, documents, { owner, bytes });
+    const refusal = roomRefusal(state, documents, { owner, project, bytes });
     if (refusal) throw refusalError(refusal);
   }
 
@@ -140,7 +144,10 @@ export class ReplicatedDocuments implements Documents {
   #roomFor(document: NewDocument, bytes: number) {
     const { state, documents } = this.#control;
     const replaced = state.documents.get(documentKey(document));
-    return roomRefusal(state, documents, { owner: document.owner, bytes }, replaced);
+    const { owner } = document;
+    const isThere = replaced !== undefined && isLive(replaced, Date.now());
+    const { project } = isThere ? replaced : document;
+    return roomRefusal(state, documents, { owner, project, bytes }, replaced);
   }
 
   #checkSize(kind: DocumentKind, { byteLength }: Uint8Array): void {

@@ -126,6 +126,18 @@ const FIGURES: readonly Figure[] = [
     read: ({ jobs }) => largest(jobs.gpu_hours),
   },
   {
+    name: "project_storage_bytes",
+    help: "What counts for the storage quota, of the projects with the most.",
+    label: "project",
+    read: ({ jobs }) => largest(mapped(jobs.storage, ({ bytes }) => bytes)),
+  },
+  {
+    name: "project_storage_limit_bytes",
+    help: "The storage quota, of projects that have one.",
+    label: "project",
+    read: ({ jobs }) => largest(limitsOf(jobs.storage)),
+  },
+  {
     name: "state_bytes",
     help: "Memory that the masters' state takes.",
     label: "kind",
@@ -152,11 +164,18 @@ function mapped<T>(
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, read(value)]));
 }
 
+function limitsOf(storage: ClusterFigures["jobs"]["storage"]): Record<string, number> {
+  const limited = Object.entries(storage).flatMap(([name, { limit_bytes: limit }]) =>
+    limit === null ? [] : [[name, limit] as const],
+  );
+  return Object.fromEntries(limited);
+}
+
 /** Projects with a series of their own. */
 const MAX_PROJECTS = 1_000;
 
-function largest(hours: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
-  const sorted = Object.entries(hours).sort(([, a], [, b]) => b - a);
+function largest(values: Readonly<Record<string, number>>): Readonly<Record<string, number>> {
+  const sorted = Object.entries(values).sort(([, a], [, b]) => b - a);
   return Object.fromEntries(sorted.slice(0, MAX_PROJECTS));
 }
 

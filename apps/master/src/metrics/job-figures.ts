@@ -3,6 +3,7 @@ import type { ClusterMetricsReply } from "@heddle/contracts/api/cluster";
 import { usageAt } from "@heddle/control/jobs/records/account-changes";
 import type { JobsState } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
+import { storedBytesOf } from "@heddle/control/project-storage";
 import type { Blocker } from "@heddle/scheduler/model";
 import { Inject } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
@@ -41,6 +42,7 @@ export class JobFigures {
       ...(yield* this.#waits.figures()),
       gpus: yield* gpuFigures(this.#control),
       gpu_hours: gpuHours,
+      storage: yield* storageFigures(this.#control),
       scheduler: {
         rounds,
         starts,
@@ -49,6 +51,23 @@ export class JobFigures {
       },
     };
   }
+}
+
+/** Projects that store something, or have a quota of it. */
+function* storageFigures({
+  state,
+  jobs,
+}: ControlPlane): Steps<ClusterMetricsReply["jobs"]["storage"]> {
+  const figures: ClusterMetricsReply["jobs"]["storage"] = {};
+  const names = new Set(jobs.storage.projects);
+  for (const { name, quota } of state.projects.values()) {
+    if (quota.storageBytes !== undefined) names.add(name);
+  }
+  yield* forEachInSteps(names, (name) => {
+    const limit_bytes = state.projects.get(name)?.quota.storageBytes ?? null;
+    figures[name] = { bytes: storedBytesOf(jobs.storage.useOf(name)), limit_bytes };
+  });
+  return figures;
 }
 
 function* countStates({ jobs }: JobsState): Steps<Record<string, number>> {

@@ -1,9 +1,10 @@
 // holds: artifacts-served
 
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import type { Project } from "@heddle/contracts/api/projects";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 
@@ -187,6 +188,60 @@ test("artifacts: those of a failed task are not kept; invalid names fail their t
   const { failure } = await cluster.reaches(wrong, "failed");
   expect(failure?.reason).toBe("Internal");
   expect(failure?.message).toMatch(/"a:b" is not a valid name/);
+});
+
+const project = async (name: string) => {
+  const path = `/api/v1/projects/${name}`;
+  const reply = await cluster.masters.request("master-1", "GET", path);
+  return (await reply.json()) as Pick<Project, "quota"> & Partial<Project>;
+};
+
+// holds: storage-quota
+test("artifacts: beyond the project's storage quota they are refused and removed", async () => {
+  const set = { weight: 1, quota: { storage_bytes: 100 } };
+  await cluster.masters.change("master-1", "PUT", "/api/v1/projects/small", set);
+  const leave = (name: string, bytes: number) =>
+    cluster.submit({
+      name,
+      project: "small",
+      resources,
+      command: `head -c ${bytes} /dev/zero > $HEDDLE_ARTIFACT_DIR/out`,
+    });
+  const fits = await leave("fits", 60);
+  await cluster.reaches(fits, "succeeded");
+  const over = await leave("over", 41);
+  await cluster.reaches(over, "failed");
+  const { failure } = await cluster.job(over);
+  expect(failure).toMatchObject({ reason: "StorageExceeded" });
+  expect(failure?.message).toContain("the project small keeps 60 bytes, this needs 41 more");
+  const roots = [join(cluster.dataDirectory("worker-1"), "artifacts"), replica()];
+  const has = (job: string) => roots.map((root) => existsSync(join(root, job, "1.0")));
+  await eventually(() => !has(over).includes(true), "the worker removed them");
+  expect(has(fits)).toEqual([true, true]);
+  expect((await project("small")).usage).toMatchObject({
+    storage_bytes: 60,
+    storage: { documents: 0, artifacts: 60, checkpoints: 0 },
+  });
+});
+
+// holds: storage-quota
+test("checkpoints: their bytes count for the project while the job keeps them", async () => {
+  const saves = await cluster.submit({
+    name: "saves",
+    project: "saver",
+    resources,
+    checkpoint_config: { keep: 2, interval_seconds: 60 },
+    command: [
+      "cd $HEDDLE_CHECKPOINT_DIR; for n in 1 2 3; do mkdir c$n; head -c 1000 /dev/zero > c$n/w",
+      `echo '{"step":'$n',"checkpoint":"c'$n'"}' >> $HEDDLE_PROGRESS_FILE; sleep 1; done; sleep 600`,
+    ].join("\n"),
+  });
+  await eventually(async () => {
+    return (await project("saver")).usage?.storage.checkpoints === 2_000;
+  }, "two of three checkpoints count");
+  await cluster.masters.change("master-1", "DELETE", `/api/v1/jobs/${saves}`);
+  await cluster.reaches(saves, "cancelled");
+  expect((await project("saver")).usage?.storage_bytes).toBe(0);
 });
 
 test("artifacts: outlive their worker's process; an error names it while it is away", async () => {

@@ -238,6 +238,9 @@ test("artifacts: a copy outlives the worker, is atomic, and is retried", async (
   const file = await other.open(idOf("a"), "x");
   expect([file.bytes, await textOf(file)]).toEqual([10, "0123456789"]);
   await file.close();
+  await withCopy.drop(idOf("b"));
+  expect(readdirSync(join(shared, "b"))).toEqual([]);
+  await withCopy.drop(idOf("b"));
   await new DirectoryReplica(shared, -1).prune();
   expect(readdirSync(shared)).toEqual([]);
 });

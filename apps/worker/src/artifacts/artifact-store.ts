@@ -93,6 +93,15 @@ export class ArtifactStore {
     );
   }
 
+  /** Removes all that the task has left, and its copy. */
+  async drop(id: TaskId__Output): Promise<void> {
+    const name = this.#nameOf(id);
+    const { root, replica, onUncopied = () => undefined } = this.#options;
+    await removeBeneath(root, name);
+    await rmdir(join(root, dirname(name))).catch(() => {});
+    await replica?.remove(name).catch(onUncopied);
+  }
+
   /** A file to read, which the caller closes. Throws `not_found`. */
   open(id: TaskId__Output, name: string): Promise<OpenedFile> {
     return this.#open(id, name, name);

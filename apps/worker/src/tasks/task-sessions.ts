@@ -147,7 +147,7 @@ class TaskSession {
     else if (start) this.#table.start(checkedId(start.task), start);
     else if (stop) this.#table.stop(checkedId(stop.task), stop);
     else if (forget) {
-      await this.#table.forget(checkedId(forget.task));
+      await this.#table.forget(checkedId(forget.task), forget.dropArtifacts);
       this.#scheduleFolders(FOLDERS_SOON_MS);
     } else if (forgetCheckpoints) {
       const { jobIds, emptyJobIds, unknownJobIds } = forgetCheckpoints;

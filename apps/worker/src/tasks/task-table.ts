@@ -236,8 +236,9 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     void this.#tasks.get(keyOf(id))?.checkpoint();
   }
 
-  /** The masters have its end in their log. */
-  async forget(id: TaskId__Output): Promise<void> {
+  /** The masters have its end in their log, and may have refused its artifacts. */
+  async forget(id: TaskId__Output, dropsArtifacts = false): Promise<void> {
+    if (dropsArtifacts) await this.#artifacts.drop(id);
     const key = keyOf(id);
     this.#tombstones.delete(key);
     const task = this.#tasks.get(key);

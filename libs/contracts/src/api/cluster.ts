@@ -132,6 +132,9 @@ const jobFigures = z.object({
     .describe(
       "By project of those whose jobs the caller may see, in the accounting window of 30 days.",
     ),
+  storage: z
+    .record(z.string(), z.object({ bytes: count, limit_bytes: count.nullable() }))
+    .describe("What each of these projects stores, and its quota."),
   scheduler: z
     .object({
       rounds: count,

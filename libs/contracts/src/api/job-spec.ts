@@ -397,6 +397,7 @@ export const FAILURE_REASONS = [
   "RetryLimitExceeded",
   "Unsatisfiable",
   "LaunchFailed",
+  "StorageExceeded",
   "Internal",
 ] as const;
 

@@ -16,6 +16,14 @@ export const putProjectRequest = z
           .optional()
           .describe("In a window of 30 days."),
         queue_length: z.int().min(0).max(100_000).optional(),
+        storage_bytes: z
+          .int()
+          .min(0)
+          .max(Number.MAX_SAFE_INTEGER)
+          .optional()
+          .describe(
+            "Of files, batches, responses, conversations, artifacts and checkpoints together.",
+          ),
       })
       .prefault({})
       .describe("Absent limits are unlimited."),
@@ -36,6 +44,7 @@ const projectSchema = z
         gpu_count: z.number().nullable(),
         gpu_hours: z.number().nullable(),
         queue_length: z.number().nullable(),
+        storage_bytes: z.int().nullable(),
       })
       .describe("Null is unlimited."),
     usage: z
@@ -45,8 +54,16 @@ const projectSchema = z
         memory_mib: z.number(),
         gpu_hours: z.number().describe("Since `window_start`."),
         window_start: time,
+        storage_bytes: z.int().describe("All that counts for the quota."),
+        storage: z
+          .object({
+            documents: z.int().describe("Files, batches, responses and conversations."),
+            artifacts: z.int().describe("Of jobs that are not forgotten."),
+            checkpoints: z.int().describe("Of such jobs, if they can resume or have failed."),
+          })
+          .describe("In bytes."),
       })
-      .describe("The present allocation of its jobs, and their GPU-hours."),
+      .describe("What its jobs hold, their GPU-hours, and what it stores."),
   })
   .meta({ id: "Project", description: "A project: its quota and its usage." });
 

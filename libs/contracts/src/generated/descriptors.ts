@@ -815,6 +815,10 @@ export const DESCRIPTORS = `{
         "task": {
          "type": "TaskId",
          "id": 1
+        },
+        "dropArtifacts": {
+         "type": "bool",
+         "id": 2
         }
        }
       },
@@ -1041,6 +1045,10 @@ export const DESCRIPTORS = `{
          "options": {
           "proto3_optional": true
          }
+        },
+        "checkpointBytes": {
+         "type": "uint64",
+         "id": 6
         }
        }
       },

@@ -85,6 +85,7 @@ export const PROJECT: ResourceKind = {
     gpus: { type: "number", description: "Held by its jobs now." },
     gpuHours: { type: "string", description: "Of the quota's window." },
     windowStart: time,
+    storageBytes: { type: "integer", description: "Of all that counts for the quota." },
     weight: text,
   },
   columns: [

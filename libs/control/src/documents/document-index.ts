@@ -1,3 +1,4 @@
+import type { ProjectStorage } from "../project-storage.ts";
 import { type DocumentKind, type DocumentRecord, documentKey } from "./records.ts";
 
 /** The documents and bytes of an owner, or of all. */
@@ -5,6 +6,8 @@ export interface DocumentUse {
   readonly count: number;
   readonly bytes: number;
 }
+
+type ProjectOf = (document: Pick<DocumentRecord, "owner" | "project">) => string;
 
 const NONE: DocumentUse = { count: 0, bytes: 0 };
 
@@ -16,8 +19,14 @@ export class DocumentIndex {
   /** By digest: how often documents name that content. */
   readonly digests = new Map<string, number>();
   total: DocumentUse = NONE;
+  readonly storage: ProjectStorage;
+  readonly #projectOf: ProjectOf;
 
-  constructor(documents: Iterable<DocumentRecord>) {
+  /** `projectOf` gives the same answer as long as the document exists. */
+  constructor(documents: Iterable<DocumentRecord>, storage: ProjectStorage, projectOf: ProjectOf) {
+    this.storage = storage;
+    this.#projectOf = projectOf;
+    storage.clear("documents");
     for (const document of documents) this.put(undefined, document);
   }
 
@@ -48,6 +57,7 @@ export class DocumentIndex {
       bytes: use.bytes + sign * bytes,
     });
     this.total = added(this.total);
+    this.storage.add(this.#projectOf(document), "documents", sign * bytes);
     setOrDrop(this.#owners, owner, added(this.useOf(owner)), ({ count }) => count === 0);
     for (const each of [digest, ...parts]) {
       setOrDrop(this.digests, each, (this.digests.get(each) ?? 0) + sign, (refs) => refs === 0);

@@ -1,5 +1,7 @@
 import { settingValue } from "@heddle/contracts/api/settings";
+import { BOUNDS_STORAGE, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../command.ts";
+import { ProjectStorage, storageRefusal } from "../project-storage.ts";
 import type { ControlState } from "../state.ts";
 import { DocumentIndex, type DocumentUse } from "./document-index.ts";
 import {
@@ -10,10 +12,16 @@ import {
   documentKey,
   MAX_DOCUMENT_BYTES,
   MAX_DOCUMENT_PARTS,
+  type NewDocument,
 } from "./records.ts";
 
-type DocumentsState = Pick<ControlState, "documents" | "settings">;
+type DocumentsState = Pick<
+  ControlState,
+  "documents" | "settings" | "keys" | "projects" | "cluster"
+>;
 
+/** Of keys that name none. */
+const DEFAULT_PROJECT = "default";
 /** Documents that one `documents.expire` removes at most. */
 const MAX_EXPIRED = 1_000;
 const COMMANDS = { "document.put": true, "document.delete": true, "documents.expire": true };
@@ -23,9 +31,9 @@ export class DocumentsStateMachine {
   readonly #state: DocumentsState;
   #index: DocumentIndex;
 
-  constructor(state: DocumentsState) {
+  constructor(state: DocumentsState, storage = new ProjectStorage()) {
     this.#state = state;
-    this.#index = new DocumentIndex(state.documents.values());
+    this.#index = this.#indexed(storage);
   }
 
   /** Read-only, and another object after a restore. */
@@ -35,7 +43,12 @@ export class DocumentsStateMachine {
 
   /** Rebuilds the index after the whole state was replaced. */
   rebuild(): void {
-    this.#index = new DocumentIndex(this.#state.documents.values());
+    this.#index = this.#indexed(this.#index.storage);
+  }
+
+  #indexed(storage: ProjectStorage): DocumentIndex {
+    const { documents, keys } = this.#state;
+    return new DocumentIndex(documents.values(), storage, (each) => projectOf({ keys }, each));
   }
 
   /** Deterministic; a refused command changes nothing. `atMs` is the log's time. */
@@ -64,12 +77,21 @@ export class DocumentsStateMachine {
       const message = `the ${kind} ${id} ${has}, and version ${ifVersion} was expected; read it again`;
       return refuse("precondition_failed", message);
     }
-    const refusal = roomRefusal(this.#state, this.#index, document, stored);
+    const named = this.#inProject(document, known);
+    const refusal = roomRefusal(this.#state, this.#index, named, stored);
     if (refusal) return refusal;
     const { createdAtMs = atMs, createdVersion = version } = known ?? {};
-    const record = { ...document, createdAtMs, createdVersion, version };
+    const record = { ...named, createdAtMs, createdVersion, version };
     this.#replace(stored, record);
     return { ok: true, version, document: record };
+  }
+
+  /** A document stays in the project in which it was made. */
+  #inProject<Put extends NewDocument>(document: Put, known: DocumentRecord | undefined): Put {
+    if (versionOf(this.#state) < BOUNDS_STORAGE || !known) return document;
+    const { project: _, ...rest } = document;
+    const { project } = known;
+    return (project === undefined ? rest : { ...rest, project }) as Put;
   }
 
   #delete(name: DocumentName, atMs: number): ControlReply {
@@ -109,13 +131,23 @@ export function isLive({ expiresAtMs }: DocumentRecord, atMs: number): boolean {
   return expiresAtMs === undefined || expiresAtMs > atMs;
 }
 
+/** The project of a document; one of an older log has that of its owner's key. */
+function projectOf(
+  { keys }: Pick<DocumentsState, "keys">,
+  { project, owner }: Pick<DocumentRecord, "project" | "owner">,
+): string {
+  return project ?? keys.get(owner)?.project ?? DEFAULT_PROJECT;
+}
+
 /** Why an owner's content of this many bytes does not fit, as a new document or in place of one. */
 export function roomRefusal(
-  { settings }: Pick<DocumentsState, "settings">,
+  state: Pick<DocumentsState, "settings" | "keys" | "projects" | "cluster">,
   index: DocumentIndex,
-  { owner, bytes }: Pick<DocumentRecord, "owner" | "bytes">,
+  document: Pick<DocumentRecord, "owner" | "bytes" | "project">,
   replaced?: DocumentRecord,
 ): Refusal | undefined {
+  const { settings } = state;
+  const { owner, bytes } = document;
   const more = { count: replaced ? 0 : 1, bytes: bytes - (replaced?.bytes ?? 0) };
   const value = (name: Parameters<typeof settingValue>[1]) => settingValue(settings, name);
   return (
@@ -128,8 +160,23 @@ export function roomRefusal(
       count: value("documents"),
       mib: value("documents_mib"),
       settings: ["documents", "documents_mib"],
-    })
+    }) ??
+    projectRefusal(state, index, document, replaced)
   );
+}
+
+function projectRefusal(
+  state: Pick<DocumentsState, "keys" | "projects" | "cluster">,
+  { storage }: DocumentIndex,
+  document: Pick<DocumentRecord, "owner" | "bytes" | "project">,
+  replaced?: DocumentRecord,
+): Refusal | undefined {
+  const project = projectOf(state, document);
+  const isThere = replaced !== undefined && projectOf(state, replaced) === project;
+  const more = document.bytes - (isThere ? replaced.bytes : 0);
+  if (more <= 0) return undefined;
+  const quotas = { projects: state.projects, storage, version: versionOf(state) };
+  return storageRefusal(quotas, project, more);
 }
 
 function useRefusal(

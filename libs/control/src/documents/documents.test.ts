@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { LIMITED_TASKS, STORES_DOCUMENTS } from "../cluster-version.ts";
 import type { ControlCommand } from "../command.ts";
+import { ProjectStorage } from "../project-storage.ts";
 import { ReplicatedControl } from "../replicated-control.ts";
 import { newestControl } from "../testing/newest-control.ts";
 import { DocumentIndex } from "./document-index.ts";
@@ -25,15 +26,17 @@ const commands: fc.Arbitrary<ControlCommand> = fc.oneof(
       byte: fc.nat(3),
       parts: fc.option(fc.array(fc.nat(3), { maxLength: 3 }), { nil: undefined }),
       bytes: fc.integer({ min: -1, max: 600_000 }),
+      project: fc.option(fc.constantFrom("p", "q"), { nil: undefined }),
       expiresAtMs: fc.option(fc.integer({ min: 1, max: 150 }), { nil: undefined }),
       ifVersion: fc.option(fc.nat(20), { nil: undefined }),
     })
     .map(
-      ({ name, atMs, byte, parts, bytes, expiresAtMs, ifVersion }): ControlCommand => ({
+      ({ name, atMs, byte, parts, bytes, project, expiresAtMs, ifVersion }): ControlCommand => ({
         type: "document.put",
         atMs,
         document: {
           ...name,
+          ...(project !== undefined && { project }),
           expiresAtMs,
           digest: digestOf(byte),
           ...(parts && { parts: parts.map(digestOf) }),
@@ -105,6 +108,7 @@ test("documents: replay from JSON and a snapshot give the same state and index",
 function viewOf({ documents }: ReplicatedControl) {
   return {
     total: documents.total,
+    storage: ["p", "q", "default"].map((name) => documents.storage.useOf(name)),
     digests: [...documents.digests].sort(),
     firstDue: documents.firstDue,
     owners: OWNERS.map((owner) => documents.useOf(owner)),
@@ -280,7 +284,7 @@ test("documents: the state's share is a limit too", () => {
 });
 
 test("documents: the index of none is empty", () => {
-  const index = new DocumentIndex([]);
+  const index = new DocumentIndex([], new ProjectStorage(), () => "default");
   expect([index.total, index.firstDue]).toEqual([{ count: 0, bytes: 0 }, undefined]);
   expect(index.list("aaaaaaaa", "file").length).toBe(0);
 });

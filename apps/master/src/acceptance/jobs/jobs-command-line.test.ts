@@ -289,11 +289,15 @@ describe("jobs from the command line", { timeout: 120_000 }, () => {
   });
 
   it("set a project's quota and show its usage; metrics have the jobs", async () => {
-    const flags = ["--weight", "2", "--gpus", "4", "--gpu-hours", "10.5", "--max-jobs", "1"];
+    const limits = ["--gpus", "4", "--gpu-hours", "10.5", "--max-jobs", "1", "--storage-gb", "2.5"];
+    const flags = ["--weight", "2", ...limits];
     const set = await heddle(["projects", "set", "lab", ...flags]);
-    expect(set.stdout).toMatch(/lab +2 +0\/4 +0\/10\.5 +1\n/);
+    expect(set.stdout).toMatch(/lab +2 +0\/4 +0\/10\.5 +1 +0\/2\.5 GB\n/);
     const got = await heddle(["projects", "get", "lab", "-o", "json"]);
-    expect(JSON.parse(got.stdout)).toMatchObject({ weight: 2, quota: { gpu_hours: 10.5 } });
+    expect(JSON.parse(got.stdout)).toMatchObject({
+      weight: 2,
+      quota: { gpu_hours: 10.5, storage_bytes: 2.5e9 },
+    });
     expect((await heddle(["projects", "list", "-o", "name"])).stdout).toMatch(/^lab$/m);
     expect((await heddle(["projects", "get", "none"])).code).toBe(3);
     expect((await heddle(["projects", "set", "lab", "--gpus", "many"])).code).toBe(2);

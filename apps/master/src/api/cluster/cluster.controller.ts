@@ -51,8 +51,11 @@ export class ClusterController {
   async metrics(@Req() request: CallerRequest): Promise<ClusterMetricsReply> {
     const all = await this.#metrics.metrics();
     const caller = requestCaller(request);
-    const seen = Object.entries(all.jobs.gpu_hours).filter(([name]) => seesJobsOf(caller, name));
-    return { ...all, jobs: { ...all.jobs, gpu_hours: Object.fromEntries(seen) } };
+    const seen = <Value>(byProject: Readonly<Record<string, Value>>) =>
+      Object.fromEntries(Object.entries(byProject).filter(([name]) => seesJobsOf(caller, name)));
+    const { gpu_hours, storage } = all.jobs;
+    const jobs = { ...all.jobs, gpu_hours: seen(gpu_hours), storage: seen(storage) };
+    return { ...all, jobs };
   }
 
   @Serves(clusterOperations.resources)

@@ -2,6 +2,7 @@ import type { PastCollection, PastState } from "@heddle/contracts/api/history/st
 import { CLUSTER_SETTINGS, type SettingName } from "@heddle/contracts/api/settings";
 import type { LimitedKind } from "@heddle/contracts/limits";
 import type { BindingName } from "@heddle/control/access/records";
+import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ControlState, ModelRecord } from "@heddle/control/state";
@@ -21,7 +22,8 @@ export function pastState(
   { collection, limit, after }: Extract<PastQuestion, { kind: "state" }>,
 ): Omit<PastState, "at" | "time" | "first_kept"> {
   const { state } = control;
-  const items = collection === undefined ? [] : COLLECTIONS[collection](state, control.logTimeMs);
+  const items =
+    collection === undefined ? [] : COLLECTIONS[collection](state, control.logTimeMs, control.jobs);
   const sorted = items
     .filter(({ id }) => after === undefined || id > after)
     .sort((one, other) => (one.id < other.id ? -1 : 1));
@@ -49,7 +51,7 @@ function countsOf(state: ControlState): Record<string, number> {
 
 /** Each is an allow-list of fields: a new field of a record is not shown before it is named here. */
 const COLLECTIONS: Readonly<
-  Record<PastCollection, (state: ControlState, nowMs: number) => readonly Item[]>
+  Record<PastCollection, (state: ControlState, nowMs: number, jobs: JobIndex) => readonly Item[]>
 > = {
   keys: ({ keys, models }, now) => {
     const rotatedTo = successors(keys.values());
@@ -71,8 +73,8 @@ const COLLECTIONS: Readonly<
       const at = id.indexOf(":");
       return viewLimited(id.slice(0, at) as LimitedKind, id.slice(at + 1), record);
     }),
-  projects: ({ projects }, nowMs) =>
-    [...projects.values()].map((project) => viewProject(project, nowMs)),
+  projects: ({ projects }, nowMs, { storage }) =>
+    [...projects.values()].map((project) => viewProject(project, storage, nowMs)),
   models: ({ models, deployments }) =>
     [...models.values()].map((model) => viewPastModel(model, deployments)),
   workers: ({ nodes }) => [...nodes.values()].map(viewPastWorker),

@@ -2,8 +2,10 @@ import { AppError } from "@heddle/base/errors";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { type Project, projectOperations } from "@heddle/contracts/api/projects";
 import { type Queue, queueOperations } from "@heddle/contracts/api/queues";
+import { BOUNDS_STORAGE, versionOf } from "@heddle/control/cluster-version";
 import type { SetProjectCommand } from "@heddle/control/jobs/records/commands";
 import type { QueueRecord } from "@heddle/control/jobs/records/records";
+import type { ControlState } from "@heddle/control/state";
 import { DEFAULT_SETTINGS } from "@heddle/scheduler/model";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -46,7 +48,7 @@ export class QuotasController {
       seesJobsOf(caller, name),
     );
     return pageOf(
-      projects.map((project) => viewProject(project, nowMs)),
+      projects.map((project) => viewProject(project, this.#control.jobs.storage, nowMs)),
       query,
     );
   }
@@ -60,7 +62,7 @@ export class QuotasController {
   #project(seen: string | undefined, name: string): Project {
     const project = seen === undefined ? undefined : this.#control.state.projects.get(seen);
     if (!project) throw new AppError("not_found", `No project has the name ${name}.`);
-    return viewProject(project, Date.now());
+    return viewProject(project, this.#control.jobs.storage, Date.now());
   }
 
   @Serves(projectOperations.set)
@@ -69,7 +71,8 @@ export class QuotasController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("name") name: string,
   ) {
-    const requested = () => ({ command: requestedProject(name, request), answer: name });
+    const { state } = this.#control;
+    const requested = () => ({ command: requestedProject(name, request, state), answer: name });
     return this.#changes.make(request, reply, requested, () => this.#project(name, name));
   }
 
@@ -102,10 +105,20 @@ export class QuotasController {
   }
 }
 
-function requestedProject(name: string, request: CallerRequest): SetProjectCommand {
+function requestedProject(
+  name: string,
+  request: CallerRequest,
+  state: Pick<ControlState, "cluster">,
+): SetProjectCommand {
   const { weight, quota } = bodyOf(projectOperations.set, request);
   const { gpu_count: gpus, gpu_hours: gpuHours, queue_length: queueLength } = quota;
+  const { storage_bytes: storageBytes } = quota;
+  if (storageBytes !== undefined && versionOf(state) < BOUNDS_STORAGE) {
+    const message =
+      "The masters know no storage quotas yet: that begins when all of them run this build.";
+    throw new AppError("unavailable", message);
+  }
   const gpuMilli = gpus === undefined ? undefined : Math.round(gpus * 1_000);
-  const limits = { gpuMilli, gpuHours, queueLength };
+  const limits = { gpuMilli, gpuHours, queueLength, storageBytes };
   return { type: "project.set", atMs: Date.now(), name, weight, quota: limits };
 }

@@ -307,10 +307,11 @@ export class BatchRun {
   async #file(kind: "output" | "errors", parts: readonly DocumentPart[]): Promise<string | null> {
     if (parts.length === 0) return null;
     const { id, owner } = this.#name;
-    const { outputExpiresAfterS: expiresAfterS } = this.#stored;
+    const { outputExpiresAfterS: expiresAfterS, project } = this.#stored;
     const file = {
       id: `${id.replace(/^batch_/, "file-")}-${kind}`,
       owner,
+      project,
       filename: `${id}_${kind}.jsonl`,
       purpose: "batch_output" as const,
       expiresAtMs: expiresAfterS === undefined ? undefined : Date.now() + expiresAfterS * 1000,
@@ -350,7 +351,8 @@ export class BatchRun {
 }
 
 function isFull(error: unknown): boolean {
-  return toAppError(error).code === "insufficient_storage";
+  const { code } = toAppError(error);
+  return code === "insufficient_storage" || code === "insufficient_quota";
 }
 
 function countsAfter(

@@ -21,6 +21,8 @@ export interface StoredBatch {
   readonly batch: ApiBatch;
   /** The key that created it, by whose permissions and limits its lines run. */
   readonly key: string;
+  /** Whose storage quota it counts for; absent in those of earlier builds. */
+  readonly project?: string | undefined;
   readonly outputExpiresAfterS: number | undefined;
   /** The run of a master that works on it; another one takes over by replacing it. */
   readonly run: string | undefined;
@@ -118,6 +120,7 @@ export class BatchStore {
         kind: "batch",
         id: batch.id,
         owner,
+        project: stored.project,
         metadata: isOpen ? { state } : {},
         expiresAtMs: isOpen ? undefined : Date.now() + days * DAY_MS,
       },

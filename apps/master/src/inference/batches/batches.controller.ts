@@ -57,6 +57,7 @@ export class BatchesController {
     await this.#batches.create(owner, {
       batch,
       key: request.caller?.id ?? "",
+      project: request.caller?.project,
       outputExpiresAfterS: asked.output_expires_after?.seconds,
       run: undefined,
       progress: NO_PROGRESS,

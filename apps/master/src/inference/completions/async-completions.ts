@@ -6,8 +6,10 @@ import { Inject, type OnApplicationShutdown } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { LOGGER } from "../../config/config.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { idempotencyKeyOf } from "../../http/idempotent-changes.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { canonicalJson, parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { type DetachedRun, DetachedRuns, savedOrNewer } from "../detached-runs.ts";
@@ -30,6 +32,12 @@ interface Running extends DetachedRun {
   /** As it ended. */
   readonly ended: Promise<StoredCompletion>;
   readonly resolve: (ended: StoredCompletion) => void;
+}
+
+interface CompletionName extends DocumentPlace {
+  readonly id: string;
+  /** A hash of the request. */
+  readonly request: string;
 }
 
 /** Whether the caller asks for an answer that it polls (RFC 7240). */
@@ -78,7 +86,8 @@ export class AsyncCompletions implements OnApplicationShutdown {
     const known = key === undefined ? undefined : await this.#store.find(owner, id);
     if (known) return replay(reply, known, request);
     try {
-      await this.#start(http, reply, { owner, id, request });
+      const { project } = requestCaller(http);
+      await this.#start(http, reply, { owner, project, id, request });
     } catch (thrown) {
       const isTaken = toAppError(thrown).code === "precondition_failed";
       const first = isTaken ? await this.#store.find(owner, id) : undefined;
@@ -116,11 +125,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
     );
   }
 
-  async #start(
-    http: CallerRequest,
-    reply: FastifyReply,
-    name: { readonly owner: string; readonly id: string; readonly request: string },
-  ): Promise<void> {
+  async #start(http: CallerRequest, reply: FastifyReply, name: CompletionName): Promise<void> {
     this.#running.expectRoom();
     let running: Running | undefined;
     const prepared = await this.#calls.detach(
@@ -143,11 +148,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
   async #begin(
     { call, model }: PreparedCompletion,
     abort: AbortController,
-    {
-      owner,
-      id,
-      request,
-    }: { readonly owner: string; readonly id: string; readonly request: string },
+    { owner, project, id, request }: CompletionName,
   ): Promise<Running> {
     const begun: StoredCompletion = {
       id,
@@ -161,7 +162,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
     const isFirst = !this.#store.running.has(id);
     this.#store.running.add(id);
     try {
-      const version = await this.#store.save(owner, begun, 0);
+      const version = await this.#store.save(owner, begun, 0, project);
       const { promise: ended, resolve } = Promise.withResolvers<StoredCompletion>();
       const running = { owner, abort, begun, version, ended, resolve, isEnding: false };
       this.#running.add(id, running);

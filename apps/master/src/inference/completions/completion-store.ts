@@ -56,14 +56,20 @@ export class CompletionStore {
     return this.#documents.ownerOf(key);
   }
 
-  /** Stores it; resolves with its version. */
-  async save(owner: string, stored: StoredCompletion, expectedVersion: number): Promise<number> {
+  /** Stores it, a new one in the project; resolves with its version. */
+  async save(
+    owner: string,
+    stored: StoredCompletion,
+    expectedVersion: number,
+    project?: string,
+  ): Promise<number> {
     const isRunning = stored.status === "in_progress";
     const { version } = await this.#documents.put(
       {
         kind: "completion",
         id: stored.id,
         owner,
+        project,
         expiresAtMs: stored.created * 1000 + KEPT_MS,
         metadata: isRunning ? { master: this.#masterId, life: this.#life } : {},
       },

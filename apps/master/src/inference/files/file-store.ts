@@ -2,7 +2,12 @@ import { AppError } from "@heddle/base/errors";
 import type { ApiFile, FilePage, FilesQuery } from "@heddle/contracts/api/inference/files";
 import type { DocumentRecord } from "@heddle/control/documents/records";
 import { Inject } from "@nestjs/common";
-import { DOCUMENTS, type DocumentPart, type Documents } from "../../documents/documents.ts";
+import {
+  DOCUMENTS,
+  type DocumentPart,
+  type DocumentPlace,
+  type Documents,
+} from "../../documents/documents.ts";
 import type { Caller } from "../../http/identity/caller.ts";
 
 /** A file as it is stored beside its parts. */
@@ -14,6 +19,8 @@ interface StoredFile {
 export interface NewFile {
   readonly id: string;
   readonly owner: string;
+  /** Whose storage quota it counts for; that of its owner's key if absent. */
+  readonly project: string | undefined;
   readonly filename: string;
   readonly purpose: ApiFile["purpose"];
   readonly expiresAtMs?: number | undefined;
@@ -39,9 +46,9 @@ export class FileStore {
     return this.#documents.ownerOf(key);
   }
 
-  /** Throws `insufficient_storage` where this many bytes do not fit. */
-  checkRoom(owner: string, bytes: number): void {
-    this.#documents.checkRoom(owner, bytes);
+  /** Throws `insufficient_storage` or `insufficient_quota` where this many bytes do not fit. */
+  checkRoom(place: DocumentPlace, bytes: number): void {
+    this.#documents.checkRoom(place, bytes);
   }
 
   /** Stores a part of a file to come: it stays if `create` names it within minutes. */
@@ -55,7 +62,7 @@ export class FileStore {
 
   /** Creates the file of stored parts; one of the same id is replaced. */
   async create(
-    { id, owner, filename, purpose, expiresAtMs }: NewFile,
+    { id, owner, project, filename, purpose, expiresAtMs }: NewFile,
     parts: readonly DocumentPart[],
     sinceMs: number,
   ): Promise<ApiFile> {
@@ -66,6 +73,7 @@ export class FileStore {
         kind: "file",
         id,
         owner,
+        project,
         expiresAtMs,
         metadata: { filename, purpose, bytes: String(bytes) },
       },

@@ -6,9 +6,10 @@ import { validate } from "@heddle/contracts/validation";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import type { DocumentPart } from "../../documents/documents.ts";
+import type { DocumentPart, DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { allowLongRequest } from "../../http/connections/broken-requests.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { FileStore } from "./file-store.ts";
 import { isForm, readUpload, tooLarge, type UploadedForm } from "./form-upload.ts";
@@ -38,12 +39,13 @@ export class FileUploads {
       const message = "Send the file as a form: `Content-Type: multipart/form-data`.";
       throw new AppError("unsupported_media_type", message);
     }
-    const owner = this.#files.ownerOf(request.caller);
+    const { project } = requestCaller(request);
+    const place = { owner: this.#files.ownerOf(request.caller), project };
     const maxBytes = settingValue(this.#control.state.settings, "file_mib") * 2 ** 20;
     this.#running++;
     try {
-      this.#check(owner, Number(headers["content-length"] ?? 0), maxBytes);
-      return await this.#store(raw, owner, maxBytes);
+      this.#check(place, Number(headers["content-length"] ?? 0), maxBytes);
+      return await this.#store(raw, place, maxBytes);
     } catch (thrown) {
       // What is left of the body would be read as the next request.
       if (!raw.complete) reply.header("connection", "close");
@@ -53,16 +55,16 @@ export class FileUploads {
     }
   }
 
-  #check(owner: string, declaredBytes: number, maxBytes: number): void {
+  #check(place: DocumentPlace, declaredBytes: number, maxBytes: number): void {
     if (this.#running > MAX_UPLOADS) {
       const message = `This master receives ${MAX_UPLOADS} files already. Try again shortly.`;
       throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
     }
     if (declaredBytes > maxBytes + EXTRA_BYTES) throw tooLarge(maxBytes);
-    this.#files.checkRoom(owner, Math.max(0, declaredBytes - EXTRA_BYTES));
+    this.#files.checkRoom(place, Math.max(0, declaredBytes - EXTRA_BYTES));
   }
 
-  async #store(message: IncomingMessage, owner: string, maxBytes: number): Promise<ApiFile> {
+  async #store(message: IncomingMessage, place: DocumentPlace, maxBytes: number): Promise<ApiFile> {
     const sinceMs = performance.now();
     const signal = AbortSignal.timeout(UPLOAD_MS);
     const parts = new PartWriter((content) => this.#files.putPart(content));
@@ -79,7 +81,7 @@ export class FileUploads {
     }
     const { purpose, filename, expires_after: expiry } = fieldsOf(form);
     const expiresAtMs = expiry && Date.now() + expiry.seconds * 1000;
-    const file = { id: `file-${uniqueSuffix()}`, owner, filename, purpose, expiresAtMs };
+    const file = { id: `file-${uniqueSuffix()}`, ...place, filename, purpose, expiresAtMs };
     return this.#files.create(file, await parts.end(), sinceMs);
   }
 }

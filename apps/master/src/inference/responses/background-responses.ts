@@ -178,11 +178,11 @@ export class BackgroundResponses implements OnApplicationShutdown {
     abort: AbortController,
   ): Promise<RunningResponse> {
     const prepared = await this.#generation.prepare(http, reply, request, abort);
-    const { owner, head, input } = prepared;
+    const { owner, project, head, input } = prepared;
     this.#store.running.add(head.id);
     try {
       const begun = { head, input, hasBegun: false, pieces: [] };
-      const version = await this.#store.save(owner, begun, 0);
+      const version = await this.#store.save(owner, begun, 0, project);
       const running = new RunningResponse(prepared, abort, version);
       this.#running.add(head.id, running);
       return running;

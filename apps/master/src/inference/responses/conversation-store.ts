@@ -1,7 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ResponseItem } from "@heddle/contracts/api/responses/items";
 import { Inject } from "@nestjs/common";
-import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import { DOCUMENTS, type DocumentPlace, type Documents } from "../../documents/documents.ts";
 
 /** A conversation as it is stored. */
 export interface StoredConversation {
@@ -25,8 +25,8 @@ export class ConversationStore {
     this.#documents = documents;
   }
 
-  async create(owner: string, conversation: StoredConversation): Promise<void> {
-    await this.#put(owner, conversation, 0);
+  async create({ owner, project }: DocumentPlace, conversation: StoredConversation): Promise<void> {
+    await this.#put(owner, conversation, 0, project);
   }
 
   /** Throws `not_found` where the owner has no such conversation. */
@@ -71,14 +71,20 @@ export class ConversationStore {
     return { conversation, version: found.record.version };
   }
 
-  async #put(owner: string, conversation: StoredConversation, expectedVersion: number) {
+  async #put(
+    owner: string,
+    conversation: StoredConversation,
+    expectedVersion: number,
+    project?: string,
+  ) {
     const { id, items } = conversation;
     const content = Buffer.from(JSON.stringify(conversation));
     if (items.length > MAX_ITEMS || content.byteLength > MAX_BYTES) {
       const message = `A conversation has at most ${MAX_ITEMS} items and ${MAX_BYTES} bytes. Delete items of '${id}', or begin another.`;
       throw new AppError("invalid_value", message, { param: "conversation" });
     }
-    await this.#documents.put({ kind: "conversation", id, owner }, content, { expectedVersion });
+    const document = { kind: "conversation", id, owner, project } as const;
+    await this.#documents.put(document, content, { expectedVersion });
   }
 }
 

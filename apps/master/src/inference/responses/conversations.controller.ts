@@ -8,6 +8,7 @@ import type { ItemsQuery } from "@heddle/contracts/api/responses/operations";
 import { checkItemTypes } from "@heddle/contracts/api/responses/request";
 import { Controller, Inject, Param, Query, Req } from "@nestjs/common";
 import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { bodyOf } from "../../http/route-input.ts";
@@ -42,7 +43,8 @@ export class ConversationsController {
       metadata: metadata ?? {},
       items: withIds(items ?? []),
     };
-    await this.#conversations.create(this.#ownerOf(request), conversation);
+    const { project } = requestCaller(request);
+    await this.#conversations.create({ owner: this.#ownerOf(request), project }, conversation);
     return shown(conversation);
   }
 

@@ -8,6 +8,7 @@ import type { FinishReason, ReasoningStyle } from "@heddle/contracts/engine";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { priorityOfRequest, tierOf } from "../call-priority.ts";
@@ -26,6 +27,7 @@ import { ResponseStore, type StoredResponse, shown } from "./response-store.ts";
 /** A response whose key permits it. */
 export interface PreparedResponse extends PermittedCall {
   readonly owner: string;
+  readonly project: string;
   readonly request: ResponseRequest;
   readonly chat: ChatCompletionRequest;
   readonly maxTokens: number | undefined;
@@ -69,6 +71,7 @@ export class ResponseGeneration {
     abort: AbortController,
   ): Promise<PreparedResponse> {
     const model = this.#calls.resolve(http, request.model);
+    const { project } = requestCaller(http);
     const owner = this.#responses.ownerOf(http.caller);
     const suffix = uniqueSuffix();
     const { own: input, all, storedChars } = await this.#context.itemsOf(owner, request, suffix);
@@ -77,13 +80,24 @@ export class ResponseGeneration {
     const head = headOf(`resp_${suffix}`, request, model, tier);
     if (head.store) {
       const bytes = (http.body as Buffer).byteLength + EXTRA_BYTES;
-      this.#responses.checkRoom(owner, bytes);
+      this.#responses.checkRoom({ owner, project }, bytes);
     }
     const chat = inResponseTerms(() => chatOfResponse(request, all));
     const { maxTokens, permitted } = await this.#permit(http, reply, { request, chat, model });
     const reasoning = this.#calls.parts.models.reasoningStyle(model);
     const journal = new Journal(request.stream === true || head.background === true);
-    return { ...permitted, owner, request, chat, maxTokens, reasoning, head, input, journal };
+    return {
+      ...permitted,
+      owner,
+      project,
+      request,
+      chat,
+      maxTokens,
+      reasoning,
+      head,
+      input,
+      journal,
+    };
   }
 
   async #permit(
@@ -155,9 +169,9 @@ export class ResponseGeneration {
     outcome: Outcome,
     { hasBegun = true, expectedVersion }: KeepOptions = {},
   ): Promise<StoredResponse> {
-    const { owner, head, input, journal } = prepared;
+    const { owner, project, head, input, journal } = prepared;
     const stored = { head, input, hasBegun, pieces: journal.pieces, outcome };
-    if (head.store) await this.#responses.save(owner, stored, expectedVersion);
+    if (head.store) await this.#responses.save(owner, stored, expectedVersion, project);
     const isAnswer = outcome.status === "completed" || outcome.status === "incomplete";
     if (head.conversation !== null && isAnswer) {
       const items = [...input, ...shown(stored).output];

@@ -7,7 +7,7 @@ import { Inject } from "@nestjs/common";
 import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import { DOCUMENTS, type DocumentPlace, type Documents } from "../../documents/documents.ts";
 import type { Caller } from "../../http/identity/caller.ts";
 import type { Piece } from "./pieces.ts";
 import {
@@ -72,16 +72,17 @@ export class ResponseStore {
     return this.#documents.ownerOf(key);
   }
 
-  /** Throws `insufficient_storage` before work is done that could not be stored. */
-  checkRoom(owner: string, bytes: number): void {
-    this.#documents.checkRoom(owner, bytes);
+  /** Throws `insufficient_storage` or `insufficient_quota` before work that could not be stored. */
+  checkRoom(place: DocumentPlace, bytes: number): void {
+    this.#documents.checkRoom(place, bytes);
   }
 
-  /** Stores the response; resolves with its version. */
+  /** Stores the response, a new one in the project; resolves with its version. */
   async save(
     owner: string,
     stored: StoredResponse,
     expectedVersion?: number | undefined,
+    project?: string,
   ): Promise<number> {
     const days = settingValue(this.#control.state.settings, "response_days");
     const isRunning = stored.outcome === undefined;
@@ -90,6 +91,7 @@ export class ResponseStore {
         kind: "response",
         id: stored.head.id,
         owner,
+        project,
         expiresAtMs: Date.now() + days * DAY_MS,
         metadata: isRunning ? { master: this.#masterId, life: this.#life } : {},
       },

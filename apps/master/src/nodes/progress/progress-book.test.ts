@@ -41,6 +41,7 @@ function report(atMs: number, line: unknown, fields: ReportFields = {}) {
     atUnixMs: START_MS + atMs,
     checkpoint,
     checkpointUnixMs: START_MS + atMs,
+    checkpointBytes: 0,
     ...(checkpointStep !== undefined && { checkpointStep }),
   };
   return { task: { jobId: "job_A", attempt, rank, incarnation }, progress };

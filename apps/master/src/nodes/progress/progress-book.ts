@@ -94,7 +94,15 @@ export class ProgressBook {
     const speaker = { attempt, rank, incarnation };
     const latest = { ...progressOf(line, progress.atUnixMs), ...speaker };
     const { checkpoint: name, checkpointUnixMs, checkpointStep: step } = progress;
-    const checkpoint: CheckpointRecord = { name, ...speaker, step, atMs: checkpointUnixMs };
+    const { checkpointBytes } = progress;
+    const size = checkpointBytes > 0 ? { bytes: checkpointBytes } : {};
+    const checkpoint: CheckpointRecord = {
+      name,
+      ...speaker,
+      step,
+      atMs: checkpointUnixMs,
+      ...size,
+    };
     const isNamed = name !== "" && name.length <= MAX_CHECKPOINT_NAME;
     const entry = { jobId, attempt, progress: latest, ...(isNamed && { checkpoint }) };
     const isSameTask = known?.rank === rank && known.latest.incarnation === incarnation;

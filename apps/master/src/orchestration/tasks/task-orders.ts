@@ -42,7 +42,10 @@ export function commandForTask(
   const hasEnded = status?.phase === "exited";
   if (desired.order === "forget") {
     if (!status) return undefined;
-    return hasEnded ? { forget: { task } } : stopOrder(task, "the masters hold it for ended");
+    const dropArtifacts = record.exit?.reason === "StorageExceeded";
+    return hasEnded
+      ? { forget: { task, dropArtifacts } }
+      : stopOrder(task, "the masters hold it for ended");
   }
   if (hasEnded) return undefined;
   if (desired.order === "stop") {

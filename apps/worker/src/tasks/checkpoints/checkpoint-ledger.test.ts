@@ -39,6 +39,21 @@ test("ledger: names that lead out of a job's folder remove nothing, nor do links
   expect(readFileSync(join(root, "others/file"), "utf8")).toBe("kept");
 });
 
+test("ledger: measures the checkpoints that it keeps, files and folders, not links", async () => {
+  const ledger = new CheckpointLedger(root, { jobId: "job_A", rank: 0 }, 4);
+  expect(await ledger.measure()).toBe(0);
+  mkdirSync(join(root, "job_A/folder/inner"), { recursive: true });
+  writeFileSync(join(root, "job_A/folder/inner/a"), "x".repeat(30));
+  writeFileSync(join(root, "job_A/folder/b"), "x".repeat(5));
+  writeFileSync(join(root, "job_A/file"), "x".repeat(7));
+  writeFileSync(join(root, "others/file"), "x".repeat(1_000));
+  symlinkSync(join(root, "others"), join(root, "job_A/link"));
+  await ledger.add(["../others/file", "link", "folder", "file"]);
+  expect(await ledger.measure()).toBe(42);
+  await ledger.add(["gone", "gone too", "third", "fourth"]);
+  expect(await ledger.measure()).toBe(0);
+});
+
 test("ledger: is not written through a link in its place", async () => {
   const [own, foreign] = [join(root, "job_A/.heddle-rank-0.json"), join(root, "others/file")];
   writeFileSync(foreign, "kept");

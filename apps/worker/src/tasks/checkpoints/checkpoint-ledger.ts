@@ -6,7 +6,7 @@ import { AppError, toAppError } from "@heddle/base/errors";
 import { readJson, writeJson } from "../../records/task-directory.ts";
 import { LaunchError } from "../executors/executor.ts";
 import type { CheckpointCopies } from "./checkpoint-copies.ts";
-import { pruneCheckpoints } from "./prune-checkpoints.ts";
+import { checkpointBytes, pruneCheckpoints } from "./prune-checkpoints.ts";
 
 /**
  * The most names that wait for the removal of earlier checkpoints; beyond it the oldest are left on
@@ -119,6 +119,15 @@ export class CheckpointLedger {
         .slice(-MAX_DROPPED);
       await writeJson(this.#root, this.#path, kept);
     }
+  }
+
+  /** The bytes of the checkpoints that the rank keeps. */
+  async measure(): Promise<number> {
+    let bytes = 0;
+    for (const name of this.#names ?? []) {
+      bytes += await checkpointBytes(this.#root, this.#jobId, name);
+    }
+    return bytes;
   }
 
   /** Whether checkpoints have a second copy in another place. */

@@ -88,6 +88,7 @@ export class ProgressReporter {
     const saved = latest;
     // A list that cannot be kept, as on a full disk, affects neither the checkpoints nor the task.
     const added = checkpoints.add(named).catch(onFault);
+    void added.then(() => checkpoints.measure()).then((bytes) => this.#measured(bytes), onFault);
     if (!checkpoints.hasCopies) {
       this.#saved(saved);
       return;
@@ -101,6 +102,13 @@ export class ProgressReporter {
     this.#copying = added
       .then(() => checkpoints.copyLatest())
       .then(() => this.#saved(saved), onUncopied);
+  }
+
+  /** Goes with the next report. */
+  #measured(checkpointBytes: number): void {
+    if (!this.#latest || this.#latest.checkpointBytes === checkpointBytes) return;
+    const atUnixMs = Math.max(Date.now(), Number(this.#latest.atUnixMs ?? 0) + 1);
+    this.#latest = { ...this.#latest, atUnixMs, checkpointBytes };
   }
 
   #saved(latest: Latest): void {

@@ -1,5 +1,5 @@
 import { isAbsolute, normalize } from "node:path";
-import { removeBeneath } from "@heddle/base/beneath";
+import { filesBeneath, openFileBeneath, removeBeneath } from "@heddle/base/beneath";
 
 /**
  * Removes all but the `keep` latest of the named checkpoints, which are listed oldest first, and
@@ -22,6 +22,24 @@ export async function pruneCheckpoints(
     await removeBeneath(root, `${jobId}/${path}`).catch(unlessLink);
   }
   return kept;
+}
+
+/** The bytes of a named checkpoint, a file or a folder; 0 where it is gone or is a link. */
+export async function checkpointBytes(root: string, jobId: string, name: string): Promise<number> {
+  const path = checkpointPath(name);
+  if (!path) return 0;
+  try {
+    const file = await openFileBeneath(root, `${jobId}/${path}`);
+    return await file
+      .stat()
+      .then(({ size }) => size)
+      .finally(() => file.close());
+  } catch (error) {
+    const { code = "" } = error as NodeJS.ErrnoException;
+    if (code !== "EISDIR") return 0;
+    const files = await filesBeneath(root, `${jobId}/${path}`).catch(() => []);
+    return files.reduce((sum, { bytes }) => sum + bytes, 0);
+  }
 }
 
 /** The path of a named checkpoint in its job's folder; undefined where the name leads out of it. */

@@ -33,5 +33,6 @@ export const FAILURE_MEANINGS: Readonly<Record<FailureReason, string>> = {
   RetryLimitExceeded: "`retry_limit` is used up; `cause` is the last reason.",
   Unsatisfiable: "The cluster can never run it. Final.",
   LaunchFailed: "A task could not be started.",
+  StorageExceeded: "Its artifacts exceed the storage quota of its project. Final.",
   Internal: "A fault of the platform, or artifacts beyond their limits.",
 };

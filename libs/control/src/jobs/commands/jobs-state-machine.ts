@@ -1,4 +1,5 @@
 import type { ControlReply } from "../../command.ts";
+import { ProjectStorage } from "../../project-storage.ts";
 import { JobIndex } from "../index/job-index.ts";
 import type { JobsCommand } from "../records/commands.ts";
 import type { ApplyContext } from "../records/lifecycle.ts";
@@ -29,9 +30,9 @@ export class JobsStateMachine {
   readonly state: JobsState;
   #index: JobIndex;
 
-  constructor(state: JobsState) {
+  constructor(state: JobsState, storage = new ProjectStorage()) {
     this.state = state;
-    this.#index = new JobIndex(state);
+    this.#index = new JobIndex(state, storage);
   }
 
   /** Read-only. */
@@ -41,7 +42,7 @@ export class JobsStateMachine {
 
   /** Rebuilds the index after the whole state was replaced. */
   rebuild(): void {
-    this.#index = new JobIndex(this.state);
+    this.#index = new JobIndex(this.state, this.#index.storage);
   }
 
   /** Deterministic; a refused command changes nothing. */

@@ -99,7 +99,10 @@ export class JobsTransaction {
   dropTasks(job: JobRecord): void {
     if (job.attempt === 0) return;
     for (let rank = 0; rank < job.tasks; rank++) {
-      this.state.tasks.delete(taskKey(job.id, job.attempt, rank));
+      const key = taskKey(job.id, job.attempt, rank);
+      const task = this.state.tasks.get(key);
+      if (task) this.index.onTaskDropped(task);
+      this.state.tasks.delete(key);
     }
   }
 

@@ -1,6 +1,7 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { KEEPS_SECRETS } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
+import { storageRefusal } from "../../project-storage.ts";
 import { secretKey } from "../../secrets/records.ts";
 import { BOUNDED_FROM, submissionRefusal } from "../../state-limits.ts";
 import { messagesAt } from "../../state-messages.ts";
@@ -42,6 +43,7 @@ export function checkSubmission(
     idRefusal(change, jobId) ??
     (fault && refuse("unprocessable", fault.detail, fault.param)) ??
     roomRefusal(change, spec) ??
+    storageFull(change, spec) ??
     nameRefusal(change, spec) ??
     secretRefusal(change, spec) ??
     modelRefusal(change, spec);
@@ -103,6 +105,13 @@ function roomRefusal({ state, index, version }: State, spec: SubmitJob): Refusal
   }
   const message = messagesAt(version).fullQueue(queue, length, known.maxLength);
   return refuse("insufficient_quota", message, "queue");
+}
+
+/** A job leaves at least one byte; how many more is known at its end. */
+function storageFull({ state, index, version }: State, { project }: SubmitJob) {
+  const { projects } = state;
+  const refusal = storageRefusal({ projects, storage: index.storage, version }, project, 1);
+  return refusal && { ...refusal, param: "project" };
 }
 
 function nameRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {

@@ -1,7 +1,9 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { HARDENED } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply } from "../../command.ts";
+import { storageRefusal } from "../../project-storage.ts";
 import { messagesAt } from "../../state-messages.ts";
+import { artifactBytes } from "../index/job-index.ts";
 import type {
   ConfirmFailuresCommand,
   ReportProgressCommand,
@@ -12,6 +14,7 @@ import { isUnderWay } from "../records/lifecycle.ts";
 import {
   type JobFailureRecord,
   type JobRecord,
+  type TaskExitRecord,
   type TaskPhase,
   type TaskReading,
   type TaskRecord,
@@ -48,11 +51,12 @@ export function reportTasks(change: JobsTransaction, command: ReportTasksCommand
   const messages = messagesAt(change.version);
   /** Version 1 compared each entry with the state before the report, so a repeated end counted twice. */
   const latest = new Map<string, TaskRecord>();
+  const kept = new KeptArtifacts(change);
   for (const entry of command.reports) {
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
     const task = latest.get(key) ?? change.state.tasks.get(key);
     if (!task || task.nodeId !== command.nodeId || !changesTask(task, entry)) continue;
-    const next = reported(change, task, entry);
+    const next = reported(change, task, entry, kept);
     changed.push(next);
     if (change.version >= HARDENED) latest.set(key, next);
     // Before the job is placed again, which could choose the same device.
@@ -90,6 +94,7 @@ function reported(
   { state, now, version }: JobsTransaction,
   task: TaskRecord,
   entry: TaskReportEntry,
+  kept: KeptArtifacts,
 ): TaskRecord {
   const { phase, exit } = entry;
   const isElastic = (state.specs.get(task.jobId)?.failure_tolerance ?? 0) > 0;
@@ -103,8 +108,36 @@ function reported(
   if (phase !== "exited") return next;
   const message = messagesAt(version).unexplainedExit;
   const unknown = { reason: "Internal" as const, message, endedAtMs: 0 };
-  const over = { ...next, exit: exit ?? unknown };
+  const over = { ...next, exit: kept.withinQuota(exit ?? unknown, task.jobId) };
   return isElastic ? { ...over, earlyCrashes: earlyCrashes(over, now.atMs) } : over;
+}
+
+/** What the tasks of one report leave: together it must fit the quotas. */
+class KeptArtifacts {
+  readonly #change: JobsTransaction;
+  /** By project. */
+  readonly #bytes = new Map<string, number>();
+
+  constructor(change: JobsTransaction) {
+    this.#change = change;
+  }
+
+  /** A task whose artifacts exceed its project's storage quota has failed, and leaves none. */
+  withinQuota(exit: TaskExitRecord, jobId: string): TaskExitRecord {
+    const { artifacts, ...rest } = exit;
+    if (!artifacts) return exit;
+    const { state, index, version } = this.#change;
+    const { project } = state.jobs.get(jobId)!;
+    const bytes = (this.#bytes.get(project) ?? 0) + artifactBytes({ exit });
+    const quotas = { projects: state.projects, storage: index.storage, version };
+    const refusal = storageRefusal(quotas, project, bytes);
+    if (!refusal) {
+      this.#bytes.set(project, bytes);
+      return exit;
+    }
+    const message = `its artifacts were not kept: ${refusal.message}`;
+    return { ...rest, reason: "StorageExceeded", message };
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
 import { CapacityBook } from "@heddle/scheduler/cluster/capacity-book";
 import type { NodeSnapshot, TaskRequest } from "@heddle/scheduler/model";
+import { ProjectStorage } from "../../project-storage.ts";
 import { isTerminal, isUnderWay } from "../records/lifecycle.ts";
 import { registrationOf } from "../records/model-registration.ts";
 import type {
@@ -93,9 +94,14 @@ export class JobIndex {
   readonly #interned = new Map<string, SharedTaskRequest>();
   readonly #snapshots = new Map<string, NodeSeen>();
   readonly #watchers = new Set<IndexWatcher>();
+  /** What the projects keep: artifacts of tasks, and checkpoints. */
+  readonly storage: ProjectStorage;
 
-  constructor(state: JobsState) {
+  constructor(state: JobsState, storage = new ProjectStorage()) {
     this.#state = state;
+    this.storage = storage;
+    storage.clear("artifacts");
+    storage.clear("checkpoints");
     this.events = new EventLog(state.events.values());
     for (const node of state.nodes.values()) this.onNode(undefined, node);
     for (const job of state.jobs.values()) this.onJob(undefined, job);
@@ -147,6 +153,7 @@ export class JobIndex {
   /** A job was submitted, changed or removed. */
   onJob(before: JobRecord | undefined, after: JobRecord | undefined): void {
     const job = (after ?? before)!;
+    this.storage.add(job.project, "checkpoints", savedBytes(after) - savedBytes(before));
     for (const watcher of this.#watchers) watcher.jobChanged(job.id);
     if (before && isForgettable(before)) this.ended.splice(this.#endedPlace(before), 1);
     if (after && isForgettable(after)) this.ended.splice(this.#endedPlace(after), 0, after);
@@ -175,6 +182,7 @@ export class JobIndex {
 
   /** The caller updates the holdings, since a checked start has already changed them. */
   onTask(key: string, before: TaskRecord | undefined, after: TaskRecord | undefined): void {
+    this.#addArtifacts((after ?? before)!, artifactBytes(after) - artifactBytes(before));
     const held = before !== undefined && before.phase !== "exited";
     const holds = after !== undefined && after.phase !== "exited";
     if (held === holds) return;
@@ -189,6 +197,16 @@ export class JobIndex {
     else keys.delete(key);
     if (keys.size > 0) this.tasksByNode.set(nodeId, keys);
     else this.tasksByNode.delete(nodeId);
+  }
+
+  /** The record of a task that is not live was removed. */
+  onTaskDropped(task: TaskRecord): void {
+    this.#addArtifacts(task, -artifactBytes(task));
+  }
+
+  #addArtifacts({ jobId }: TaskRecord, bytes: number): void {
+    const { project } = this.#state.jobs.get(jobId)!;
+    this.storage.add(project, "artifacts", bytes);
   }
 
   /** A replica got or lost its place. The caller updates the holdings. */
@@ -331,6 +349,17 @@ const NO_SHARDS: readonly string[] = [];
 function shardsHeld(job: JobRecord | undefined): readonly string[] {
   if (!job?.shards) return NO_SHARDS;
   return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;
+}
+
+/** Of the artifacts that a task has left. */
+export function artifactBytes(task: Pick<TaskRecord, "exit"> | undefined): number {
+  return (task?.exit?.artifacts ?? []).reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Of the checkpoints that a job keeps: those of one that succeeded or was cancelled are removed. */
+function savedBytes(job: JobRecord | undefined): number {
+  if (!job || job.state === "succeeded" || job.state === "cancelled") return 0;
+  return job.checkpoint?.bytes ?? 0;
 }
 
 function isPlaced(job: JobRecord | undefined): boolean {

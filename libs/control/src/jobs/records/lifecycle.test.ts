@@ -250,7 +250,13 @@ test("refused starts: the backoff starts with the second", () => {
 });
 
 test("failure reasons: each has its consequence while retries are left", () => {
-  const final = ["DeadlineExceeded", "DependencyFailed", "CheckpointCorrupt", "Unsatisfiable"];
+  const final = [
+    "DeadlineExceeded",
+    "DependencyFailed",
+    "CheckpointCorrupt",
+    "Unsatisfiable",
+    "StorageExceeded",
+  ];
   for (const reason of FAILURE_REASONS) {
     const expected = final.includes(reason) ? "failed" : "retrying";
     expect(walk(job("running"), failed(reason, 5)), reason).toEqual([expected]);

@@ -82,6 +82,7 @@ const FINAL_REASONS: ReadonlySet<FailureReason> = new Set([
   "DependencyFailed",
   "CheckpointCorrupt",
   "Unsatisfiable",
+  "StorageExceeded",
 ]);
 /** Infrastructure failures, which use no retry. */
 const LOSS_REASONS: ReadonlySet<FailureReason> = new Set(["NodeLost", "GpuFault"]);

@@ -116,6 +116,8 @@ export interface CheckpointRecord extends TaskReading {
   /** As the task named it; empty if only its time is known. */
   readonly name: string;
   readonly attempt: number;
+  /** Of all checkpoints that its rank keeps; absent where its worker has not measured them. */
+  readonly bytes?: number | undefined;
 }
 
 /** The latest progress line, reduced to what clients use. */
@@ -340,6 +342,8 @@ export interface QuotaRecord {
   readonly gpuMilli?: number | undefined;
   readonly gpuHours?: number | undefined;
   readonly queueLength?: number | undefined;
+  /** Of all that the project keeps; see project-storage.ts. */
+  readonly storageBytes?: number | undefined;
 }
 
 /** What a project's jobs hold and have used, up to `asOfMs`. */

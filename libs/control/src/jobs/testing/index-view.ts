@@ -30,6 +30,7 @@ export function indexView(index: JobIndex, { jobs, nodes, projects }: JobsState)
     queueLengths: [...index.queueLengths].sort(byKey),
     ended: index.ended.map(({ id }) => id),
     ranked: keys(index.ranked),
+    storage: keys(index.storage.projects).map((name) => [name, index.storage.useOf(name)]),
     requests: [...jobs.values()].map((job) => index.requestOf(job)),
     snapshots: [...nodes.values()].map((node) => index.snapshotOf(node)),
   };

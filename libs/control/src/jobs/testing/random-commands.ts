@@ -239,7 +239,10 @@ export class RandomCommands {
       const phase = this.#below(12) === 0 ? this.#pick(PHASES) : goal;
       if (phase !== "exited") return { jobId: id, attempt, rank, phase };
       const reason = isFault ? this.#pick(REASONS) : undefined;
-      return { jobId: id, attempt, rank, phase, exit: { reason, endedAtMs: this.#atMs } };
+      const exit = { reason, endedAtMs: this.#atMs };
+      if (reason) return { jobId: id, attempt, rank, phase, exit };
+      const artifacts = [{ name: "out", bytes: 1 + rank, sha256: "0".repeat(64) }];
+      return { jobId: id, attempt, rank, phase, exit: { ...exit, artifacts } };
     });
     const statusTimeoutMs = this.#below(2) === 0 ? 20_000 : undefined;
     return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, statusTimeoutMs };

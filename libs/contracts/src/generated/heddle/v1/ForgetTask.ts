@@ -4,8 +4,10 @@ import type { TaskId as _heddle_v1_TaskId, TaskId__Output as _heddle_v1_TaskId__
 
 export interface ForgetTask {
   'task'?: (_heddle_v1_TaskId | null);
+  'dropArtifacts'?: (boolean);
 }
 
 export interface ForgetTask__Output {
   'task': (_heddle_v1_TaskId__Output | null);
+  'dropArtifacts': (boolean);
 }

@@ -8,6 +8,7 @@ export interface TaskProgress {
   'checkpoint'?: (string);
   'checkpointUnixMs'?: (number | string | Long);
   'checkpointStep'?: (number | string);
+  'checkpointBytes'?: (number | string | Long);
   '_checkpointStep'?: "checkpointStep";
 }
 
@@ -17,5 +18,6 @@ export interface TaskProgress__Output {
   'checkpoint': (string);
   'checkpointUnixMs': (number);
   'checkpointStep'?: (number);
+  'checkpointBytes': (number);
   '_checkpointStep'?: "checkpointStep";
 }
