@@ -7,11 +7,18 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
-import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+} from "playwright-core";
 
 const require = createRequire(import.meta.url);
 const START_MS = 120_000;
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 50_000;
+const SAID_CHARS = 4_000;
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /** The browser of this machine; HEDDLE_CHROMIUM names another. */
@@ -148,6 +155,14 @@ export class ConsoleRig {
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("navigation", { name: "Pages" }).waitFor();
     return page;
+  }
+
+  /** Waits until it is shown; a failure says what the page and the cluster have said. */
+  async shown(shown: Locator): Promise<void> {
+    await shown.waitFor().catch((cause: unknown) => {
+      const said = [shown.page().url(), ...this.errors, this.#output.slice(-SAID_CHARS)];
+      throw new Error(`${shown} was not shown:\n${said.join("\n")}`, { cause });
+    });
   }
 
   async close(): Promise<void> {

@@ -43,10 +43,10 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
       const page = await rig.open("/console/nodes");
       await page.getByRole("button", { name: "Sign in with the identity provider" }).click();
       const title = page.getByRole("heading", { level: 1, name: "Nodes" });
-      await title.waitFor();
+      await rig.shown(title);
       expect(new URL(page.url()).pathname).toBe("/console/nodes");
       await page.reload();
-      await title.waitFor();
+      await rig.shown(title);
       const seen = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])";
       expect(await page.evaluate(seen)).toBe('[{},{},""]');
       const cookies = await page.context().cookies(rig.url);
