@@ -32,13 +32,7 @@ export async function bundlePrograms(root, programs, target, home = target) {
     input: Object.fromEntries(programs.map((path) => [path.replace(/\.[jt]s$/, ""), `./${path}`])),
     platform: "node",
     external: EXTERNAL.map((name) => new RegExp(`^${name}`)),
-    plugins: [
-      compiled(root),
-      places(root, target, home),
-      required(HTTP),
-      lateFormats(),
-      shares.plugin,
-    ],
+    plugins: [compiled(root), places(root, target, home), required(HTTP), shares.plugin],
     // Nest names packages that are loaded only where they are used and installed.
     logLevel: "silent",
   });
@@ -127,19 +121,6 @@ function sharedChunks(entries) {
     },
   };
   return { nameOf, plugin };
-}
-
-/** Nest makes formats of times for a logger that is not used: 15 ms of a start. */
-function lateFormats() {
-  const made = /new Intl\.DateTimeFormat\((undefined, \{[^}]*\})\)/;
-  const late = "{ format: (date) => new Intl.DateTimeFormat($1).format(date) }";
-  return {
-    name: "late-formats",
-    transform: (code, id) =>
-      /@nestjs\/common\/services\/[\w-]*logger/.test(id) && made.test(code)
-        ? code.replace(made, late)
-        : null,
-  };
 }
 
 /** Has a module of Node's required in place of imported. */

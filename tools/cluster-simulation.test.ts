@@ -41,7 +41,7 @@ describe("whole cluster simulation", () => {
     ];
     const traces = runs.map(async (seeds) => {
       const { stdout } = await simulate(...seeds, "--trace");
-      return stdout.split("\n").filter((line) => / ms  /.test(line));
+      return stdout.split("\n").filter((line) => / ms {2}/.test(line));
     });
     const [alone = [], after = []] = await Promise.all(traces);
     expect(alone.length).toBeGreaterThan(20);

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
+import LONG_TESTS from "./long-tests.json" with { type: "json" };
 import { TEST_ENVIRONMENT } from "./nx/plugin.mjs";
 import { reportOf } from "./nx/reports.mjs";
 import { readSources, repositoryFiles } from "./tidy/source-file.ts";
@@ -58,6 +59,18 @@ test("nx: a variable that selects what tests run is part of the cache's key", ()
     .map(([, name]) => name);
   expect(read).toContain("HEDDLE_PROPERTY_RUNS");
   expect(read.filter((name) => !TEST_ENVIRONMENT.includes(name ?? ""))).toEqual([]);
+});
+
+test("npm test: leaves out the long files alone, and a whole run none", () => {
+  const filesOf = (tests: string) => {
+    const program = join(root, "node_modules/vitest/vitest.mjs");
+    const env = { ...process.env, HEDDLE_TESTS: tests };
+    const run = spawnSync(process.execPath, [program, "list", "--filesOnly"], { cwd: root, env });
+    return new Set(`${run.stdout}`.match(/\S+\.test\.ts(?=\n)/g));
+  };
+  const short = filesOf("short");
+  const leftOut = [...filesOf("all")].filter((file) => !short.has(file));
+  expect(leftOut.sort()).toEqual([...LONG_TESTS].sort());
 });
 
 test("nx: the graph has the layers of the packages", { timeout: 120_000 }, () => {

@@ -1,17 +1,20 @@
 // `npm test`: sets up what a fresh clone lacks, runs every test, and ends with one line: `N passed, N
 // failed`. Nx keeps the results of packages that have not changed (NX_SKIP_NX_CACHE=true runs them
-// all). Arguments go to vitest, e.g. `npm test -- libs/raft`. With HEDDLE_TEST_RETRIES a failed test
-// is retried, and named at the end if it then passes.
+// all), and HEDDLE_TESTS=all adds the long tests. Arguments go to vitest, e.g. `npm test -- libs/raft`.
+// With HEDDLE_TEST_RETRIES a failed test is retried, and named at the end if it then passes.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
+import LONG_TESTS from "./long-tests.json" with { type: "json" };
 import { readReport, reportOf, vitestArguments } from "./nx/reports.mjs";
 import { ROOT, setUp } from "./setup.mjs";
 import { summarize } from "./summarize-tests.mjs";
 
+const LEFT_OUT = `${LONG_TESTS.length} long test files were left out: HEDDLE_TESTS=all npm test runs them too\n`;
 const { node, env } = setUp();
 const filters = process.argv.slice(2);
+env.HEDDLE_TESTS ??= filters.length > 0 ? "all" : "short";
 const scratch = mkdtempSync(join(tmpdir(), "heddle-test-"));
 const reportFile = join(scratch, "report.json");
 const [program, ...args] =
@@ -32,6 +35,7 @@ child.on("exit", (code, signal) => {
   const { line, unsteady, ok } = summarize(files.flatMap(readReport), status);
   rmSync(scratch, { recursive: true, force: true });
   for (const test of unsteady) process.stdout.write(`passed on a second try only: ${test}\n`);
+  if (env.HEDDLE_TESTS === "short") process.stdout.write(LEFT_OUT);
   process.stdout.write(`${line}\n`);
   process.exitCode = ok ? 0 : status || 1;
 });
