@@ -76,26 +76,34 @@ const gain = (sequences: number) =>
   rateOf("2 stages, 2 groups", sequences) / rateOf("whole", sequences);
 // The engine as it serves: prompts, sampling and the way of the frames between processes included.
 const engineRates = new Map<string, number[]>();
+const engineWays = stageCounts.flatMap((count) =>
+  count === 1
+    ? [{ name: "whole", count, callsAtOnce: 1 }]
+    : [
+        { name: `${count} stages, 1 call at once`, count, callsAtOnce: 1 },
+        { name: `${count} stages, ${count} calls at once`, count, callsAtOnce: count },
+      ],
+);
 for (let round = 0; round < rounds; round++) {
-  for (const count of stageCounts) {
-    const engine = await BenchEngine.open(model, modelFile, { count, folder });
+  for (const { name, count, callsAtOnce } of engineWays) {
+    const engine = await BenchEngine.open(model, modelFile, { count, folder, callsAtOnce });
     await engine.rate(1, steps);
     for (const sequences of SEQUENCES) {
-      const key = `${count}/${sequences}`;
+      const key = `${name}/${sequences}`;
       const rate = await engine.rate(sequences, steps);
       engineRates.set(key, [...(engineRates.get(key) ?? []), rate]);
     }
     await engine.close();
   }
 }
-const engineRateOf = (count: number, sequences: number) =>
-  median(engineRates.get(`${count}/${sequences}`) ?? []);
+const engineRateOf = (name: string, sequences: number) =>
+  median(engineRates.get(`${name}/${sequences}`) ?? []);
 printTable(
   `Tokens a second of the engine, medians of ${rounds}; a process with one thread for each stage`,
-  ["sequences", ...stageCounts.map((count) => (count === 1 ? "whole" : `${count} stages`))],
+  ["sequences", ...engineWays.map(({ name }) => name)],
   SEQUENCES.map((sequences) => [
     String(sequences),
-    ...stageCounts.map((count) => engineRateOf(count, sequences)),
+    ...engineWays.map(({ name }) => engineRateOf(name, sequences)),
   ]),
 );
 printVerdicts([

@@ -32,7 +32,7 @@ export class BenchEngine {
   static async open(
     model: CuttableModel,
     modelFile: string,
-    { count, folder }: { count: number; folder: string },
+    { count, folder, callsAtOnce }: { count: number; folder: string; callsAtOnce?: number },
   ): Promise<BenchEngine> {
     mkdirSync(folder, { recursive: true });
     const files = count === 1 ? [modelFile] : await cut(model, modelFile, { count, folder });
@@ -43,14 +43,14 @@ export class BenchEngine {
       maxSequences: MAX_SEQUENCES,
     };
     const starts = files.slice(0, -1).map((path) => ({ path, ...sizes }));
-    const stages = count === 1 ? undefined : new LocalStages(starts);
+    const stages = count === 1 ? undefined : new LocalStages(starts, undefined, callsAtOnce);
     const take = { onEvents: (_: readonly EngineEvent[]) => {} };
     const options = {
       modelPath: files.at(-1)!,
       options: { threads: 1, contextTokens: 256, kvTokens: KV_TOKENS, maxSequences: MAX_SEQUENCES },
       sink: (events: readonly EngineEvent[]) => take.onEvents(events),
     };
-    const engine = await startLlamaEngine(options, stages?.join);
+    const engine = await startLlamaEngine(options, stages);
     return new BenchEngine(engine, stages, take);
   }
 

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import koffi from "koffi";
-import { Batch, DECODED, NO_KV_SLOT } from "../llama/engine-thread/batch.ts";
+import { Batch, DECODED, NO_KV_SLOT, rowMemory } from "../llama/engine-thread/batch.ts";
 import type { KvSequences } from "../llama/kv-cache/prefix-tree.ts";
 import { type Llama, openBindings } from "../llama/native/bindings.ts";
 import { setDevices } from "../llama/native/device-split.ts";
@@ -78,7 +78,8 @@ export class StageModel implements KvSequences {
     this.#tap = tap;
     this.rowLength = llama.model_n_embd(model);
     this.vocabularySize = llama.vocab_n_tokens(llama.model_get_vocab(model));
-    this.#batch = new Batch(options.batchTokens, options.maxSequences, this.rowLength);
+    const rows = rowMemory(options.batchTokens, this.rowLength);
+    this.#batch = new Batch(options.batchTokens, options.maxSequences, rows);
   }
 
   /** Throws an AppError `engine_failed` where the library refuses the file or the sizes. */

@@ -104,7 +104,7 @@ async function startDriver(
       },
       onRecovered: () => settle({ isUp: true }),
     },
-    onLink,
+    { count: stage.peers.length, join: onLink },
   );
   state.isStarted = true;
   return Object.assign(engine, {

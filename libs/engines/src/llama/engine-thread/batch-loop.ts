@@ -1,7 +1,6 @@
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import {
   type EmbeddedSequence,
-  isScoring,
   type Sequence,
   scoredRows,
   type TextSequence,
@@ -26,7 +25,9 @@ import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds
 import { Drafter } from "../speculation/drafter.ts";
 import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
-import { Batch, DECODED, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
+import { DECODED, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
+import { CallsUnderWay, shareOfCall } from "./calls-under-way.ts";
+import type { DecodeCall } from "./decode-call.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
 import { GrammarShelf } from "./grammar-shelf.ts";
@@ -54,13 +55,10 @@ const SPARE_TOKENS = 64;
  */
 export class BatchLoop {
   readonly #model: LoadedModel;
-  readonly #batch: Batch;
+  readonly #calls: CallsUnderWay;
   readonly #cache: KvCache;
   readonly #queue = new SequenceQueue<Sequence>();
   readonly #sequences = new Map<number, Sequence>();
-  /** Whose tokens are in the batch, and those that have rows of logits in it, in its order. */
-  readonly #members: Sequence[] = [];
-  readonly #rows: TextSequence[] = [];
   readonly #grouping: DecodeGrouping;
   /** With slots: the prompts of this round that are still to be computed, as planned. */
   #prompts: TextSequence[] = [];
@@ -80,8 +78,8 @@ export class BatchLoop {
   /** Plain steps go into the ring. `clockMs` times the calls, to find the faster grouping of sequences. */
   constructor(model: LoadedModel, ring: StepRing, clockMs: () => number) {
     this.#model = model;
-    const { cache, limits, batchTokens, rowLength, vocabularySize } = model;
-    this.#batch = new Batch(batchTokens, limits.maxSequences, rowLength);
+    const { cache, limits, batchTokens, vocabularySize } = model;
+    this.#calls = new CallsUnderWay(model);
     this.#cache = cache;
     this.#grouping = new DecodeGrouping(limits.maxSequences, clockMs);
     this.#drafts = new DraftRounds({ ...model, ...limits }, clockMs);
@@ -89,7 +87,7 @@ export class BatchLoop {
     this.#logits = new OutputRows(vocabularySize, rows);
     this.#report = new StepReport(batchTokens, ring);
     this.#clockMs = clockMs;
-    this.#embeddings = new EmbeddingRounds(model, this.#batch);
+    this.#embeddings = new EmbeddingRounds(model);
     this.#scratch = samplerScratch(vocabularySize);
     this.#grammars = new GrammarShelf(model);
     this.#draw = new TokenDraw(model);
@@ -98,7 +96,7 @@ export class BatchLoop {
 
   /** Whether there is nothing to compute. */
   get isIdle(): boolean {
-    return this.#sequences.size === 0;
+    return this.#sequences.size === 0 && this.#calls.count === 0;
   }
 
   get load(): ThreadLoad {
@@ -150,9 +148,9 @@ export class BatchLoop {
   step(nowMs: number): ThreadStep | number | undefined {
     if (this.#queue.size > 0) this.#admit(nowMs);
     const beganMs = this.#clockMs();
-    if (this.#model.limits.layout === "slots") this.#stepApart();
-    else this.#stepTogether();
     const embedded = [...this.#cache.running].filter((each) => each.embedding !== undefined);
+    if (this.#model.limits.layout === "slots") this.#stepApart();
+    else this.#stepTogether(embedded.length > 0 ? 1 : this.#model.callsAtOnce);
     if (embedded.length > 0) this.#stepEmbedded(embedded, beganMs);
     if (this.#report.isEmpty && !this.#loadChanged) return undefined;
     this.#loadChanged = false;
@@ -223,35 +221,44 @@ export class BatchLoop {
     }
   }
 
-  /** A whole round in one call. */
-  #stepTogether(): void {
-    this.#clearBatch();
-    this.#plan();
-    if (this.#batch.size > 0 && this.#decode()) this.#sampleRows();
+  /** A round in one call; of a model in stages up to `most` calls are under way at once. */
+  #stepTogether(most: number): void {
+    while (this.#calls.count < most) {
+      const call = this.#calls.next();
+      if (call) this.#plan(call, most);
+      if (!call || call.batch.size === 0) break;
+      this.#calls.send(call);
+    }
+    do this.#receive();
+    while (this.#calls.count >= most);
   }
 
-  /** Fills the batch: one token of every decoding sequence, then prompts within the budget. */
-  #plan(): void {
+  /** Fills a call: one token of every decoding sequence, then prompts within the budget. */
+  #plan(call: DecodeCall, most: number): void {
     const { batchTokens, prefillBudgetTokens } = this.#model;
     for (;;) {
       const { decoding, prompts } = this.#runningByPhase();
+      decoding.splice(shareOfCall(this.#cache.running.size, most));
       const drafted = this.#drafts.plan(decoding, true);
       const room = batchTokens - decoding.length - drafted;
       const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
       const wanted = decoding.length + drafted + planPrefill(prompts, budget);
       if (wanted === 0) return;
-      const free = this.#cache.makeRoom(wanted);
+      const due = this.#calls.tokens;
+      const free = this.#cache.makeRoom(wanted + due) - due;
       if (free < wanted) {
         this.#drafts.plan(decoding, false);
         planPrefill(prompts, Math.max(0, free - decoding.length));
       }
       // A sequence alone always fits, so the preempting ends.
       if (free < Math.max(1, decoding.length)) {
+        // Sequences that are under way may end.
+        if (due > 0) return;
         this.#preemptYoungest();
         continue;
       }
-      for (const sequence of decoding) this.#add(sequence);
-      for (const sequence of prompts) if (sequence.planned > 0) this.#add(sequence);
+      for (const sequence of decoding) call.add(sequence);
+      for (const sequence of prompts) if (sequence.planned > 0) call.add(sequence);
       return;
     }
   }
@@ -308,15 +315,17 @@ export class BatchLoop {
   }
 
   #compute(sequences: readonly TextSequence[]): void {
-    this.#clearBatch();
-    for (const sequence of sequences) this.#add(sequence);
-    if (this.#decode()) this.#sampleRows();
+    const call = this.#calls.next();
+    if (!call) return;
+    for (const sequence of sequences) call.add(sequence);
+    this.#calls.send(call);
+    this.#receive();
   }
 
-  #clearBatch(): void {
-    this.#batch.clear();
-    this.#members.length = 0;
-    this.#rows.length = 0;
+  /** Computes the oldest call that was sent, and samples from it. */
+  #receive(): void {
+    const call = this.#calls.take();
+    if (call && this.#decode(call)) this.#sampleRows(call);
   }
 
   /** The inputs to embed get a call of their own, while text runs at most half of the time. */
@@ -329,9 +338,10 @@ export class BatchLoop {
       this.#preemptYoungest();
       return;
     }
-    this.#clearBatch();
-    this.#members.push(...this.#embeddings.fill(embedded));
-    if (this.#members.length === 0 || !this.#decodeEmbedded()) return;
+    const call = this.#calls.next();
+    if (!call) return;
+    for (const sequence of this.#embeddings.fill(embedded, call.batch)) call.enter(sequence);
+    if (call.members.length === 0 || !this.#decodeEmbedded(call)) return;
     for (const { sequence, values } of this.#embeddings.pool()) {
       this.#report.embedding({ handle: sequence.handle, values });
       this.#end(sequence);
@@ -339,11 +349,13 @@ export class BatchLoop {
     this.#embeddings.spent(this.#clockMs() - textEndMs);
   }
 
-  #decodeEmbedded(): boolean {
+  #decodeEmbedded(call: DecodeCall): boolean {
     const { llama, context } = this.#model;
     llama.set_embeddings(context, true);
     try {
-      return this.#decode();
+      this.#calls.send(call);
+      this.#calls.take();
+      return this.#decode(call);
     } finally {
       llama.set_embeddings(context, false);
     }
@@ -351,30 +363,18 @@ export class BatchLoop {
 
   #runningByPhase(): Phases {
     const { running } = this.#cache;
-    return phasesOf(running, this.#adapters.nextOf(running));
+    const free = [...running].filter((sequence) => !this.#calls.has(sequence));
+    return phasesOf(free, this.#adapters.nextOf(running));
   }
 
-  #add(sequence: TextSequence): void {
-    const { values, length } = sequence.tokens;
-    const end = sequence.computed + sequence.planned;
-    const firstRow = isScoring(sequence) ? sequence.scored - 1 : length - 1;
-    for (let at = sequence.computed; at < end; at++) {
-      this.#batch.add(values[at] as number, at, sequence.slot, at >= firstRow);
-    }
-    for (let i = 0; i < sequence.drafted; i++) {
-      const token = sequence.drafter?.tokens[i] as number;
-      this.#batch.add(token, end + i, sequence.slot, true);
-    }
-    this.#members.push(sequence);
-    if (end > firstRow) this.#rows.push(sequence);
-  }
-
-  /** True where the batch was computed; false where room had to be made and nothing was. */
-  #decode(): boolean {
-    this.#adapters.apply(this.#members[0]?.adapter ?? 0);
-    const answer = this.#model.decode(this.#batch);
-    if (answer !== DECODED) for (const sequence of this.#members) sequence.drafted = 0;
+  /** True where the call was computed; false where room had to be made and nothing was. */
+  #decode(call: DecodeCall): boolean {
+    this.#adapters.apply(call.members[0]?.adapter ?? 0);
+    const answer = this.#model.decode(call.batch);
+    const members = call.current;
+    if (answer !== DECODED) for (const sequence of members) sequence.drafted = 0;
     if (answer === STAGES_LOST) {
+      this.#calls.drop();
       while (this.#cache.running.size > 0) this.#preemptYoungest();
       this.#cache.evictAll();
       return false;
@@ -386,7 +386,7 @@ export class BatchLoop {
       return false;
     }
     if (answer !== DECODED) throw new Error(`llama_decode failed with code ${answer}`);
-    for (const sequence of this.#members) {
+    for (const sequence of members) {
       countExact(sequence);
       sequence.computed += sequence.planned;
       this.#queue.charge(sequence.fairKey, sequence.planned + sequence.drafted);
@@ -396,19 +396,23 @@ export class BatchLoop {
     return true;
   }
 
-  #sampleRows(): void {
+  #sampleRows(call: DecodeCall): void {
     const { llama, context } = this.#model;
-    if (this.#rows.length === 0) return;
+    if (call.rows.length === 0) return;
     this.#logits.point(llama.get_logits(context));
     let row = 0;
-    for (const sequence of this.#rows) {
-      const scored = scoredRows(sequence);
-      const isComputed = sequence.computed === sequence.tokens.length;
-      const next = row + scored + (isComputed ? 1 + sequence.drafted : 0);
-      const isSound = scored === 0 || this.#scorePrompt(sequence, row, scored);
-      if (isSound && isComputed) this.#sampleFrom(sequence, row + scored);
-      row = next;
+    for (const [i, sequence] of call.rows.entries()) {
+      if (call.isCurrent(sequence)) this.#readRows(sequence, row);
+      row += call.rowCounts[i] ?? 0;
     }
+  }
+
+  /** Reads a sequence's rows: the scores of its prompt, and the next token. */
+  #readRows(sequence: TextSequence, row: number): void {
+    const scored = scoredRows(sequence);
+    const isSound = scored === 0 || this.#scorePrompt(sequence, row, scored);
+    const isComputed = sequence.computed === sequence.tokens.length;
+    if (isSound && isComputed) this.#sampleFrom(sequence, row + scored);
   }
 
   /** Reports the scores of the prompt's next tokens; false where they are no numbers. */

@@ -24,18 +24,15 @@ export class Batch {
   readonly #sequencePointers: BigUint64Array;
   readonly #outputs: Int8Array;
   readonly #sequences: Int32Array;
-  readonly #rows: { readonly address: bigint; readonly view: Float32Array } | undefined;
+  readonly #rows: RowMemory | undefined;
   /** The address of a native int32 that holds the sequence id of its index. */
   readonly #addressOfSequence: BigUint64Array;
   #outputCount = 0;
 
-  /** With `rowLength` it can hold rows of the residual stream in place of tokens. */
-  constructor(capacity: number, sequences: number, rowLength = 0) {
+  /** With `rows` it can hold rows of the residual stream in place of tokens. */
+  constructor(capacity: number, sequences: number, rows?: RowMemory) {
     this.capacity = capacity;
-    if (rowLength > 0) {
-      const { address, view } = nativeMemory(capacity * rowLength * 4);
-      this.#rows = { address, view: new Float32Array(view) };
-    }
+    this.#rows = rows;
     const tokens = nativeMemory(capacity * 4);
     const positions = nativeMemory(capacity * 4);
     const counts = nativeMemory(capacity * 4);
@@ -112,7 +109,20 @@ export class Batch {
   }
 }
 
-/** Native memory that is never freed: it belongs to the thread's one batch. */
+/** Memory for rows of the residual stream. Batches that are decoded one after the other share it. */
+export interface RowMemory {
+  readonly address: bigint;
+  readonly view: Float32Array;
+}
+
+/** For so many rows; undefined where rows have no numbers. */
+export function rowMemory(rows: number, rowLength: number): RowMemory | undefined {
+  if (rowLength === 0) return undefined;
+  const { address, view } = nativeMemory(rows * rowLength * 4);
+  return { address, view: new Float32Array(view) };
+}
+
+/** Native memory that is never freed: it belongs to the thread's batches. */
 function nativeMemory(bytes: number): { address: bigint; view: ArrayBuffer } {
   const memory: unknown = koffi.alloc("uint8_t", bytes);
   return { address: koffi.address(memory), view: koffi.view(memory, bytes) };

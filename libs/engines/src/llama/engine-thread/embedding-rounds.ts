@@ -16,16 +16,14 @@ const SHARED_CALL_TOKENS = 32;
  */
 export class EmbeddingRounds {
   readonly #model: LoadedModel;
-  readonly #batch: Batch;
   readonly #rows: OutputRows;
   /** What is in the call, and the first token of each. */
   #parts: { readonly sequence: EmbeddedSequence; readonly begin: number }[] = [];
   /** Time that text has had since embeddings had as much. */
   #textMs = 0;
 
-  constructor(model: LoadedModel, batch: Batch) {
+  constructor(model: LoadedModel) {
     this.#model = model;
-    this.#batch = batch;
     this.#rows = new OutputRows(model.pooling.size, model.batchTokens);
   }
 
@@ -59,12 +57,12 @@ export class EmbeddingRounds {
   }
 
   /** Adds what is planned to the batch; gives the sequences that are in it. */
-  fill(sequences: readonly EmbeddedSequence[]): EmbeddedSequence[] {
+  fill(sequences: readonly EmbeddedSequence[], batch: Batch): EmbeddedSequence[] {
     const members = sequences.filter(({ planned }) => planned > 0);
     this.#parts = members.map((sequence) => ({ sequence, begin: sequence.computed }));
     for (const { tokens, computed, planned, slot } of members) {
       for (let at = computed; at < computed + planned; at++) {
-        this.#batch.add(tokens.values[at] as number, at, slot, true);
+        batch.add(tokens.values[at] as number, at, slot, true);
       }
     }
     return members;

@@ -41,7 +41,11 @@ export interface LoadedModel {
   readonly batchTokens: number;
   /** Of the residual stream, where other stages compute before this one; else 0. */
   readonly rowLength: number;
-  /** What the library answers: DECODED, NO_KV_SLOT or another fault. */
+  /** So many batches may be sent before the first of them is decoded. */
+  readonly callsAtOnce: number;
+  /** Gives the stages before this one the batch, where there are some. */
+  readonly send: (batch: Batch) => void;
+  /** The oldest batch that was sent. Gives what the library answers: DECODED, NO_KV_SLOT or another fault. */
   readonly decode: (batch: Batch) => number;
   readonly pooling: ModelPooling;
   readonly prefillBudgetTokens: number;
@@ -151,7 +155,8 @@ function makeContext(
   });
   const vocabulary = llama.model_get_vocab(model);
   const rowLength = llama.model_n_embd(model);
-  const ring = start.isLastStage ? new StageRing(new FramePipe(STAGES_FD), rowLength) : undefined;
+  const { stages = 1 } = start;
+  const ring = stages > 1 ? ringOf(llama, context, rowLength) : undefined;
   const table = readVocabulary(llama, model);
   const ranks = llama.pooling_type(context) === RANK;
   const vocabularySize = table.flags.length;
@@ -180,6 +185,8 @@ function makeContext(
       eosToken: Math.max(0, llama.vocab_eos(vocabulary)),
       cache: cacheOf(llama, context, limits, { canShare: !recurrent, ring }),
       rowLength: ring ? rowLength : 0,
+      callsAtOnce: start.callsAtOnce ?? stages,
+      send: (batch) => ring?.send(batch),
       decode: decoderOf(llama, context, ring),
       limits,
       ...shape,
@@ -215,7 +222,7 @@ function openContext(
   const isWhole = isEncoder || (type !== NO_POOLING && type !== LAST) || !isCausal(llama, model);
   const size = type === RANK ? llama.model_n_cls_out(model) : llama.model_n_embd_out(model);
   const pooling = { isNative: type !== NO_POOLING, isWhole, size };
-  if (isWhole && start.isLastStage) {
+  if (isWhole && isLastStage(start)) {
     throw failed(start.modelPath, "computes inputs whole, so that stages cannot", []);
   }
   const batchTokens = isWhole ? Math.max(BATCH_TOKENS, limits.contextTokens) : BATCH_TOKENS;
@@ -259,14 +266,14 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
     onCpu: start.device === "cpu",
     canShare,
   };
-  const { deterministic = "request", isLastStage } = start;
-  if (isLastStage && deterministic !== "request") {
+  const { deterministic = "request" } = start;
+  if (isLastStage(start) && deterministic !== "request") {
     const message =
       "decoding.deterministic: a model that is divided between workers does not support it; set it to `request`";
     throw new AppError("invalid_value", message);
   }
   const needsSlots = deterministic !== "request";
-  return chooseKvLimits(facts, { ...start, needsSlots, needsPool: isLastStage });
+  return chooseKvLimits(facts, { ...start, needsSlots, needsPool: isLastStage(start) });
 }
 
 /** The book-keeping that belongs to the layout of the native cache. */
@@ -280,17 +287,27 @@ function cacheOf(
   const memory = llama.get_memory(context);
   if (memory === null)
     return new UnifiedKvCache({ copy: () => {}, remove: () => {} }, limits, false);
-  const sequences: KvSequences = {
-    copy: (from, to, begin, end) => {
-      ring?.copy(from, to, begin, end);
-      llama.memory_seq_cp(memory, from, to, begin, end);
-    },
+  return new UnifiedKvCache(ring ?? sequencesOf(llama, memory), limits, canShare);
+}
+
+function sequencesOf(llama: Llama, memory: Pointer): KvSequences {
+  return {
+    copy: (from, to, begin, end) => llama.memory_seq_cp(memory, from, to, begin, end),
     remove: (sequence, begin, end) => {
-      ring?.remove(sequence, begin, end);
       llama.memory_seq_rm(memory, sequence, begin, end);
     },
   };
-  return new UnifiedKvCache(sequences, limits, canShare);
+}
+
+function ringOf(llama: Llama, context: Pointer, rowLength: number): StageRing {
+  const memory = llama.get_memory(context);
+  const clear = () => llama.memory_seq_rm(memory, -1, -1, -1);
+  const own = { ...sequencesOf(llama, memory), clear };
+  return new StageRing(new FramePipe(STAGES_FD), rowLength, own);
+}
+
+function isLastStage({ stages = 1 }: ThreadStart): boolean {
+  return stages > 1;
 }
 
 /** The stages before this one decode first, and give what left the last of them. */
@@ -301,7 +318,7 @@ function decoderOf(
 ): LoadedModel["decode"] {
   if (!ring) return (batch) => llama.decode(context, batch.struct);
   return (batch) => {
-    const hidden = ring.decode(batch);
+    const hidden = ring.receive(batch);
     if (hidden === "full") return NO_KV_SLOT;
     if (hidden === "lost") return STAGES_LOST;
     batch.setRows(hidden);

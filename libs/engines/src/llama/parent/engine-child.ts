@@ -77,7 +77,14 @@ export class EngineChild {
       serialization: "advanced",
       execArgv: HEAP_FLAGS,
       env: withHugePages(process.env),
-      stdio: ["ignore", "ignore", "pipe", "ipc", "pipe", start.isLastStage ? "pipe" : "ignore"],
+      stdio: [
+        "ignore",
+        "ignore",
+        "pipe",
+        "ipc",
+        "pipe",
+        (start.stages ?? 1) > 1 ? "pipe" : "ignore",
+      ],
     });
     // `exited` reports a failure to start too, for callers that do not await `ready`.
     this.#ready.promise.catch(() => undefined);

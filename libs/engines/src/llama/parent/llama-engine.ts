@@ -37,11 +37,17 @@ export interface LlamaEngineOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/**
- * For an engine whose file is the last stage of a model: brings the others in, for each of its
- * processes. The stream carries frames to the first stage and from the one before the last.
- */
-type JoinStages = (link: Duplex) => void;
+/** For an engine whose file is the last stage of a model: those before it. */
+export interface EarlierStages {
+  readonly count: number;
+  /** Calls under way at once; if absent one for each stage, so that all are busy. */
+  readonly callsAtOnce?: number | undefined;
+  /**
+   * Brings them in, for each process of the engine. The stream carries frames to the first stage and
+   * from the one before the last.
+   */
+  readonly join: (link: Duplex) => void;
+}
 
 const DEFAULT_MAX_QUEUED = 256;
 const DEFAULT_PREFILL_BUDGET_TOKENS = 128;
@@ -70,16 +76,20 @@ export const NO_LOAD = {
  */
 export async function startLlamaEngine(
   options: LlamaEngineOptions,
-  joinStages?: JoinStages,
+  earlier?: EarlierStages,
 ): Promise<LlamaEngine> {
   const { modelPath, signal } = options;
-  const start = { ...settleStart(options), isLastStage: joinStages !== undefined };
+  const start = {
+    ...settleStart(options),
+    stages: 1 + (earlier?.count ?? 0),
+    callsAtOnce: earlier?.callsAtOnce,
+  };
   const cancelled = new AppError(
     "cancelled",
     `the loading of ${basename(modelPath)} was cancelled`,
   );
   if (signal?.aborted) throw cancelled;
-  const engine = new LlamaEngine(options, start, joinStages);
+  const engine = new LlamaEngine(options, start, earlier);
   const cancel = () => engine.cancelStart(cancelled);
   signal?.addEventListener("abort", cancel, { once: true });
   try {
@@ -94,7 +104,7 @@ export async function startLlamaEngine(
 export class LlamaEngine implements Engine {
   readonly #options: LlamaEngineOptions;
   readonly #start: ChildStart;
-  readonly #joinStages: JoinStages | undefined;
+  readonly #earlier: EarlierStages | undefined;
   readonly #backoff = new Backoff(RESTART_BACKOFF);
   readonly #live = new Set<number>();
   readonly #firstStart = Promise.withResolvers<void>();
@@ -109,9 +119,9 @@ export class LlamaEngine implements Engine {
   #restartTimer: NodeJS.Timeout | undefined;
 
   /** Use startLlamaEngine, which waits for the model to be loaded. */
-  constructor(options: LlamaEngineOptions, start: ChildStart, joinStages?: JoinStages) {
+  constructor(options: LlamaEngineOptions, start: ChildStart, earlier?: EarlierStages) {
     this.#options = options;
-    this.#joinStages = joinStages;
+    this.#earlier = earlier;
     this.#start = start;
     this.#child = this.#spawn();
   }
@@ -175,7 +185,7 @@ export class LlamaEngine implements Engine {
     };
     const timeouts = { ...CHILD_TIMEOUTS, ...this.#options.timeouts };
     const child = new EngineChild(this.#start, listener, timeouts);
-    this.#joinStages?.(child.stages);
+    this.#earlier?.join(child.stages);
     const limitMs = timeouts.startMs;
     const tooSlow = new AppError(
       "engine_failed",

@@ -17,8 +17,10 @@ export interface ChildStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
-  /** Whether other stages of the model compute before it, over STAGES_FD. */
-  readonly isLastStage?: boolean | undefined;
+  /** Of the model: more than one where others compute before it, over STAGES_FD. */
+  readonly stages?: number | undefined;
+  /** Calls under way at once; as many as stages if absent. */
+  readonly callsAtOnce?: number | undefined;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;

@@ -13,8 +13,10 @@ export interface ThreadStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
-  /** Whether other stages of the model compute before this one, over STAGES_FD. */
-  readonly isLastStage?: boolean | undefined;
+  /** Of the model: more than one where others compute before this one, over STAGES_FD. */
+  readonly stages?: number | undefined;
+  /** Calls under way at once; as many as stages if absent. */
+  readonly callsAtOnce?: number | undefined;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;

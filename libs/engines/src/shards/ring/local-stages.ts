@@ -11,12 +11,15 @@ import type { StageStart } from "./stage-protocol.ts";
 export class LocalStages {
   readonly #starts: readonly StageStart[];
   readonly #silenceMs: number | undefined;
+  /** As EarlierStages has it. */
+  readonly callsAtOnce: number | undefined;
   #stages: readonly StageProcess[] = [];
   #closed = false;
 
   /** In their order. */
-  constructor(starts: readonly StageStart[], silenceMs?: number) {
+  constructor(starts: readonly StageStart[], silenceMs?: number, callsAtOnce?: number) {
     this.#starts = starts;
+    this.callsAtOnce = callsAtOnce;
     this.#silenceMs = silenceMs;
   }
 
@@ -24,7 +27,11 @@ export class LocalStages {
     return this.#stages.map(({ pid }) => pid);
   }
 
-  /** For LlamaEngineOptions.joinStages. Where a stage cannot be started, the link is closed. */
+  get count(): number {
+    return this.#starts.length;
+  }
+
+  /** As EarlierStages has it. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
     const connect = (signal: AbortSignal) => this.#start(signal);
     new StageHub(link, { connect, silenceMs: this.#silenceMs });

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
@@ -103,6 +104,15 @@ export function frameParts({ changes, rows, hidden, ...frame }: StageFrame): Uin
   return [header, changes, rows, hidden]
     .filter(({ length }) => length > 0)
     .map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));
+}
+
+/** Makes a frame's changes in a cache. */
+export function makeChanges(cache: KvSequences, changes: Int32Array): void {
+  for (let at = 0; at < changes.length; at += CHANGE_NUMBERS) {
+    const [sequence = 0, other = 0, begin = 0, end = 0] = changes.subarray(at);
+    if (other === REMOVES) cache.remove(sequence, begin, end);
+    else cache.copy(other, sequence, begin, end);
+  }
 }
 
 function numbersOf(changes: number, rows: number, rowLength: number): number {

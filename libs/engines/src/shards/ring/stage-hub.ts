@@ -4,8 +4,8 @@ import { frameEpoch, lostFrame } from "./stage-frame.ts";
 
 /** A decode of the largest batch is done in seconds; a stage that hangs would keep its requests for ever. */
 const SILENCE_MS = 60_000;
-/** The last stage waits for an answer before it sends another frame. */
-const MAX_HELD_FRAMES = 2;
+/** The last stage has a few frames under way before it waits for an answer. */
+const MAX_HELD_FRAMES = 64;
 
 export interface StageHubOptions {
   /**
@@ -36,6 +36,8 @@ export class StageHub {
   #epoch = 0;
   #lostEpoch = 0;
   #timer: NodeJS.Timeout | undefined;
+  /** Frames that the stages have. */
+  #underWay = 0;
 
   /** `last` carries the frames of the last stage; it is closed where it cannot continue. */
   constructor(last: Duplex, options: StageHubOptions) {
@@ -84,6 +86,7 @@ export class StageHub {
     if (this.#stages !== stages) return;
     this.#stages = undefined;
     clearTimeout(this.#timer);
+    this.#underWay = 0;
     closeAll(stages);
     if (this.#ended.signal.aborted) return;
     if (this.#epoch !== this.#lostEpoch) {
@@ -108,6 +111,11 @@ export class StageHub {
     const stages = this.#stages;
     if (!stages) return;
     stages[0]?.write(frame);
+    if (++this.#underWay === 1) this.#expect(stages);
+  }
+
+  /** A frame comes back in time. */
+  #expect(stages: readonly Duplex[]): void {
     clearTimeout(this.#timer);
     const silenceMs = this.#options.silenceMs ?? SILENCE_MS;
     this.#timer = setTimeout(() => this.#lose(stages), silenceMs).unref();
@@ -116,6 +124,7 @@ export class StageHub {
   #onReturned(bytes: Uint8Array): void {
     for (const frame of this.#returned.push(bytes)) {
       clearTimeout(this.#timer);
+      if (--this.#underWay > 0 && this.#stages) this.#expect(this.#stages);
       if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
     }
   }

@@ -6,6 +6,7 @@ import {
   CHANGE_NUMBERS,
   endsEpoch,
   MAX_CHANGES,
+  makeChanges,
   REMOVES,
   ROW_NUMBERS,
   STAGE_OK,
@@ -17,24 +18,39 @@ const TO_THE_END = -1;
 const NO_ROWS = new Int32Array(0);
 const NO_HIDDEN = new Float32Array(0);
 
+/** The cache of the last stage, which changes as those of the others do. */
+export interface OwnCache extends KvSequences {
+  /** Forgets all tokens. */
+  clear(): void;
+}
+
+/** A frame that has not come back. */
+interface SentFrame {
+  readonly step: number;
+  readonly changes: Int32Array;
+  readonly hasRows: boolean;
+}
+
 /**
- * The stages before the last one, as its thread drives them. They receive every change of its cache
- * and every batch in its order, so that all caches hold the same tokens.
+ * The stages before the last one, as its thread drives them: several batches may be under way, which
+ * come back in their order. All stages, the last one too, make every change of the cache between the same
+ * two batches, so that all caches hold the same tokens.
  */
 export class StageRing implements KvSequences {
   readonly #pipe: Pick<FramePipe, "read" | "write">;
   readonly #rowLength: number;
+  readonly #own: OwnCache;
   #epoch = newEpoch();
   #step = 0;
   /** Since the last frame. */
   #changes: number[] = [];
-  /** The stages have lost all tokens since the last decode. */
-  #isLost = false;
+  #sent: SentFrame[] = [];
 
   /** `rowLength` is that of the residual stream. */
-  constructor(pipe: Pick<FramePipe, "read" | "write">, rowLength: number) {
+  constructor(pipe: Pick<FramePipe, "read" | "write">, rowLength: number, own: OwnCache) {
     this.#pipe = pipe;
     this.#rowLength = rowLength;
+    this.#own = own;
   }
 
   copy(from: number, to: number, begin: number, end: number): void {
@@ -45,17 +61,19 @@ export class StageRing implements KvSequences {
     this.#change(sequence, REMOVES, begin, end);
   }
 
+  /** Has the stages decode the batch, of sequences that no other batch under way has. */
+  send(batch: Pick<Batch, "rows">): void {
+    this.#send(batch.rows());
+  }
+
   /**
-   * Has the stages decode the batch; gives what left the last of them, until the next call. `full`
+   * What left the last of the stages for the oldest batch that was sent, until the next call. `full`
    * where one had no cells for it: then none keeps any of it. `lost` where the stages have no tokens
-   * any more. Throws where they are gone for good.
+   * any more, and no batch is under way. Throws where they are gone for good.
    */
-  decode(batch: Pick<Batch, "rows" | "size">): Float32Array | "full" | "lost" {
-    const answer = this.#isLost ? undefined : this.#send(batch.rows());
-    if (!answer) {
-      this.#isLost = false;
-      return "lost";
-    }
+  receive(batch: Pick<Batch, "rows" | "size">): Float32Array | "full" | "lost" {
+    const answer = this.#receive();
+    if (!answer) return "lost";
     const { status, hidden } = answer;
     if (status !== STAGE_OK) {
       this.undo(batch);
@@ -82,35 +100,50 @@ export class StageRing implements KvSequences {
   #change(...numbers: [number, number, number, number]): void {
     this.#changes.push(...numbers);
     // A frame holds no more of them.
-    if (this.#changes.length < MAX_CHANGES * CHANGE_NUMBERS) return;
-    if (!this.#send(NO_ROWS)) this.#isLost = true;
+    if (this.#changes.length >= MAX_CHANGES * CHANGE_NUMBERS) this.#send(NO_ROWS);
   }
 
-  /** Sends a frame and waits until it has gone round; undefined where a stage was lost. */
-  #send(rows: Int32Array): StageFrame | undefined {
+  #send(rows: Int32Array): void {
     const [epoch, step] = [this.#epoch, this.#step++];
     const changes = Int32Array.from(this.#changes);
     this.#changes = [];
+    this.#sent.push({ step, changes, hasRows: rows.length > 0 });
     this.#pipe.write({ epoch, step, status: STAGE_OK, changes, rows, hidden: NO_HIDDEN });
-    for (;;) {
-      const frame = this.#pipe.read();
-      if (!frame) throw new Error("the stages of the model are gone");
-      // Of an earlier epoch, whose frames were still under way.
-      if (frame.epoch !== epoch) continue;
+  }
+
+  /** Waits until the oldest frame with rows has gone round; undefined where a stage was lost. */
+  #receive(): StageFrame | undefined {
+    for (let sent = this.#sent.shift(); sent; sent = this.#sent.shift()) {
+      const frame = this.#next();
       if (endsEpoch(frame)) {
         this.#begin();
         return undefined;
       }
-      if (frame.step === step) return frame;
-      throw new Error(`the stages answered step ${frame.step} in place of ${step}`);
+      if (frame.step !== sent.step) {
+        throw new Error(`the stages answered step ${frame.step} in place of ${sent.step}`);
+      }
+      if (sent.step === 0) this.#own.clear();
+      makeChanges(this.#own, sent.changes);
+      if (sent.hasRows) return frame;
+    }
+    throw new Error("no batch is under way");
+  }
+
+  /** The next frame of this epoch: those of an earlier one were still under way. */
+  #next(): StageFrame {
+    for (;;) {
+      const frame = this.#pipe.read();
+      if (!frame) throw new Error("the stages of the model are gone");
+      if (frame.epoch === this.#epoch) return frame;
     }
   }
 
-  /** Another epoch, in which the stages begin with no tokens. */
+  /** Another epoch, in which all stages begin with no tokens. */
   #begin(): void {
     this.#epoch = newEpoch();
     this.#step = 0;
     this.#changes = [];
+    this.#sent = [];
   }
 }
 

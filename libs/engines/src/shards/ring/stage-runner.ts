@@ -1,12 +1,5 @@
 import type { StageModel } from "../stage-model.ts";
-import {
-  CHANGE_NUMBERS,
-  REMOVES,
-  ROW_NUMBERS,
-  STAGE_FULL,
-  STAGE_OK,
-  type StageFrame,
-} from "./stage-frame.ts";
+import { makeChanges, ROW_NUMBERS, STAGE_FULL, STAGE_OK, type StageFrame } from "./stage-frame.ts";
 
 const NO_HIDDEN = new Float32Array(0);
 
@@ -31,19 +24,11 @@ export class StageRunner {
     }
     if (step !== this.#next) throw new Error(`step ${step} came in place of ${this.#next}`);
     this.#next++;
-    this.#change(frame.changes);
+    makeChanges(this.#stage, frame.changes);
     if (frame.rows.length === 0 || frame.status !== STAGE_OK)
       return { ...frame, hidden: NO_HIDDEN };
     const isDone = this.#stage.decodeRows(frame.rows, frame.hidden);
     if (!isDone) return { ...frame, status: STAGE_FULL, hidden: NO_HIDDEN };
     return { ...frame, hidden: this.#stage.hidden(frame.rows.length / ROW_NUMBERS) };
-  }
-
-  #change(changes: Int32Array): void {
-    for (let at = 0; at < changes.length; at += CHANGE_NUMBERS) {
-      const [sequence = 0, other = 0, begin = 0, end = 0] = changes.subarray(at);
-      if (other === REMOVES) this.#stage.remove(sequence, begin, end);
-      else this.#stage.copy(other, sequence, begin, end);
-    }
   }
 }

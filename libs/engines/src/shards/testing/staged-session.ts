@@ -72,7 +72,7 @@ export class StagedSession extends EngineSession<LlamaEngine> {
           onRestart: ({ message }) => crashes.push(message),
           sink,
         },
-        stages.join,
+        stages,
       ),
     );
     return new StagedSession(started, { whole, stages, crashes }, folder);
