@@ -180,13 +180,13 @@ export class BatchLoop {
       reasoning: request.reasoning && new ReasoningLimiter(request.reasoning, model.tokenBytes),
       sampled: 0,
       scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
-      drafter: this.#mayDraft(request) ? new Drafter(tokens) : undefined,
+      // A draft's tokens are computed in one call, which rounds differently.
+      drafter: this.#mayDraft && !request.isDeterministic ? new Drafter(tokens) : undefined,
     });
   }
 
-  /** A draft's tokens are computed in one call, which rounds differently. */
-  #mayDraft({ isDeterministic }: ThreadSubmit): boolean {
-    return this.#cache.shares && this.#model.draftTokens > 0 && !isDeterministic;
+  get #mayDraft(): boolean {
+    return this.#cache.shares && this.#model.draftTokens > 0;
   }
 
   #enqueueEmbedding(request: ThreadEmbed, input: number, nowMs: number): void {
@@ -225,16 +225,15 @@ export class BatchLoop {
   #stepTogether(most: number): void {
     while (this.#calls.count < most) {
       const call = this.#calls.next();
-      if (call) this.#plan(call, most);
-      if (!call || call.batch.size === 0) break;
+      if (!call || !this.#plan(call, most)) break;
       this.#calls.send(call);
     }
     do this.#receive();
     while (this.#calls.count >= most);
   }
 
-  /** Fills a call: one token of every decoding sequence, then prompts within the budget. */
-  #plan(call: DecodeCall, most: number): void {
+  /** Fills a call with a token of each decoding sequence, then prompts in the budget; false for none. */
+  #plan(call: DecodeCall, most: number): boolean {
     const { batchTokens, prefillBudgetTokens } = this.#model;
     for (;;) {
       const { decoding, prompts } = this.#runningByPhase();
@@ -243,7 +242,7 @@ export class BatchLoop {
       const room = batchTokens - decoding.length - drafted;
       const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
       const wanted = decoding.length + drafted + planPrefill(prompts, budget);
-      if (wanted === 0) return;
+      if (wanted === 0) return false;
       const due = this.#calls.tokens;
       const free = this.#cache.makeRoom(wanted + due) - due;
       if (free < wanted) {
@@ -253,13 +252,13 @@ export class BatchLoop {
       // A sequence alone always fits, so the preempting ends.
       if (free < Math.max(1, decoding.length)) {
         // Sequences that are under way may end.
-        if (due > 0) return;
+        if (due > 0) return false;
         this.#preemptYoungest();
         continue;
       }
       for (const sequence of decoding) call.add(sequence);
       for (const sequence of prompts) if (sequence.planned > 0) call.add(sequence);
-      return;
+      return true;
     }
   }
 
@@ -316,9 +315,8 @@ export class BatchLoop {
 
   #compute(sequences: readonly TextSequence[]): void {
     const call = this.#calls.next();
-    if (!call) return;
-    for (const sequence of sequences) call.add(sequence);
-    this.#calls.send(call);
+    for (const sequence of sequences) call?.add(sequence);
+    if (call) this.#calls.send(call);
     this.#receive();
   }
 
@@ -398,8 +396,7 @@ export class BatchLoop {
 
   #sampleRows(call: DecodeCall): void {
     const { llama, context } = this.#model;
-    if (call.rows.length === 0) return;
-    this.#logits.point(llama.get_logits(context));
+    if (call.rows.length > 0) this.#logits.point(llama.get_logits(context));
     let row = 0;
     for (const [i, sequence] of call.rows.entries()) {
       if (call.isCurrent(sequence)) this.#readRows(sequence, row);

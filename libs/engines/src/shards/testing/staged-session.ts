@@ -1,6 +1,7 @@
 import { createReadStream, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
 import type { EngineOptions } from "@heddle/contracts/engine";
 import { type LlamaEngine, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
@@ -8,6 +9,7 @@ import { readGguf } from "../../gguf/gguf-reader.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
 import { cuttableModel } from "../cut-rules.ts";
+import { FrameSplitter } from "../ring/frame-splitter.ts";
 import { cutShard } from "../shard-cut.ts";
 import { writeShard } from "./write-shard.ts";
 
@@ -21,27 +23,55 @@ export const OPTIONS: EngineOptions = {
   maxSequences: 4,
 };
 
+/** Frames that have left the last stage and not come back. */
+interface Traffic {
+  underWay: number;
+  most: number;
+}
+
+/** The link, with its frames counted. */
+function counted(link: Duplex, traffic: Traffic): Duplex {
+  const splitter = new FrameSplitter();
+  traffic.underWay = 0;
+  link.on("data", (bytes: Uint8Array) => {
+    traffic.underWay += splitter.push(bytes).length;
+    traffic.most = Math.max(traffic.most, traffic.underWay);
+  });
+  const write = link.write.bind(link);
+  link.write = (frame: Uint8Array) => {
+    traffic.underWay--;
+    return write(frame);
+  };
+  return link;
+}
+
 /** For tests: a tiny model whole, and cut at the given blocks into stages as processes. */
 export class StagedSession extends EngineSession<LlamaEngine> {
   readonly whole: EngineSession<LlamaEngine>;
   readonly stages: LocalStages;
   /** The reason of each restart of the engine. */
   readonly crashes: readonly string[];
+  readonly traffic: Traffic;
   readonly #folder: string;
 
   private constructor(
     [engine, pending]: ConstructorParameters<typeof EngineSession<LlamaEngine>>,
-    parts: Pick<StagedSession, "whole" | "stages" | "crashes">,
+    parts: Pick<StagedSession, "whole" | "stages" | "crashes" | "traffic">,
     folder: string,
   ) {
     super(engine, pending);
     this.whole = parts.whole;
     this.stages = parts.stages;
     this.crashes = parts.crashes;
+    this.traffic = parts.traffic;
     this.#folder = folder;
   }
 
-  static async open(cuts: readonly number[], silenceMs?: number): Promise<StagedSession> {
+  static async open(
+    cuts: readonly number[],
+    silenceMs?: number,
+    options: EngineOptions = OPTIONS,
+  ): Promise<StagedSession> {
     const folder = mkdtempSync(join(tmpdir(), "heddle-stages-"));
     const path = join(folder, "whole.gguf");
     await writeTinyModel(path, { blocks: BLOCKS });
@@ -55,27 +85,29 @@ export class StagedSession extends EngineSession<LlamaEngine> {
       );
     }
     const { rule } = model;
-    const sizes = { rule, threads: 1, kvTokens: KV_TOKENS, maxSequences: 4 };
+    const { kvTokens = KV_TOKENS, maxSequences = 4 } = options;
+    const sizes = { rule, threads: 1, kvTokens, maxSequences };
     const stages = new LocalStages(
       files.slice(0, -1).map((file) => ({ path: file, ...sizes })),
       silenceMs,
     );
     const crashes: string[] = [];
+    const traffic = { underWay: 0, most: 0 };
     const whole = await EngineSession.over((sink) =>
-      startLlamaEngine({ modelPath: path, options: OPTIONS, sink }),
+      startLlamaEngine({ modelPath: path, options, sink }),
     );
     const started = await withPending((sink) =>
       startLlamaEngine(
         {
           modelPath: files.at(-1)!,
-          options: OPTIONS,
+          options,
           onRestart: ({ message }) => crashes.push(message),
           sink,
         },
-        stages,
+        { count: stages.count, join: (link) => stages.join(counted(link, traffic)) },
       ),
     );
-    return new StagedSession(started, { whole, stages, crashes }, folder);
+    return new StagedSession(started, { whole, stages, crashes, traffic }, folder);
   }
 
   override async close(): Promise<void> {
