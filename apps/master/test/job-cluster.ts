@@ -71,15 +71,18 @@ export class JobCluster {
       ...settings,
     });
     const child = spawn(process.execPath, [...SCRIPTED_WORKER, argument], {
-      stdio: ["ignore", "pipe", "inherit"],
+      stdio: ["ignore", "pipe", "pipe"],
       detached: true,
     });
     this.#workers.set(name, child);
     const ready = Promise.withResolvers<void>();
-    createInterface({ input: child.stdout }).on("line", (line) => {
-      this.output.set(name, `${this.output.get(name) ?? ""}${line}\n`);
-      if (line.includes('"ready"')) ready.resolve();
-    });
+    child.stderr.on("data", (text: Buffer) => process.stderr.write(text));
+    for (const input of [child.stdout, child.stderr]) {
+      createInterface({ input }).on("line", (line) => {
+        this.output.set(name, `${this.output.get(name) ?? ""}${line}\n`);
+        if (line.includes('"ready"')) ready.resolve();
+      });
+    }
     await ready.promise;
   }
 

@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { readSecretKeys } from "@heddle/base/secret-keys";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 
@@ -71,10 +72,11 @@ test("a job's secret: outlives the secrets key that it was encrypted with", asyn
     await cluster.takesJobs("worker-1");
   };
   await restart([...keys].reverse());
+  const [next] = readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: keys[1] }).ids;
   const identity = join(cluster.masters.directory(master), "control", "identity.json");
   await expect
-    .poll(() => JSON.parse(readFileSync(identity, "utf8")).secrets?.isClean, { timeout: 60_000 })
-    .toBe(true);
+    .poll(() => JSON.parse(readFileSync(identity, "utf8")).secrets, { timeout: 60_000 })
+    .toEqual({ key: next, isClean: true });
   await restart(keys.slice(1));
   const id = await run("reads-under-another-key", PRINTED);
   await cluster.reaches(id, "succeeded");
