@@ -112,6 +112,7 @@ export function emptyState(): ControlState {
     access: new Map(),
     secrets: new Map(),
     endedSessions: new Map(),
+    sessionTokens: new Map(),
     webhooks: new Map(),
     webhookProgress: new Map(),
     subjects: new Map(),

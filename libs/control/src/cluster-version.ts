@@ -39,6 +39,8 @@ export const SEALS_SUBJECTS = 10;
 export const REMOVES_EVENTS = 10;
 /** Sessions of the console are ended before their time. */
 export const ENDS_SESSIONS = 10;
+/** Sessions of the console are renewed by the identity provider. */
+export const RENEWS_SESSIONS = 10;
 /** The masters agree how far sinks of events are. */
 export const COPIES_EVENTS = 10;
 /** Jobs start with files, on conditions. */

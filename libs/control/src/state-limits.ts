@@ -26,6 +26,7 @@ const STATE_KINDS = {
       "access",
       "secrets",
       "endedSessions",
+      "sessionTokens",
     ],
     share: 0.1,
   },

@@ -5,6 +5,7 @@ import type {
   AccessPolicyRecord,
   EndedSession,
   RoleRecord,
+  SessionTokens,
   SubjectRecord,
 } from "./access/records.ts";
 import type { EventName } from "./audit/records.ts";
@@ -47,6 +48,8 @@ export interface ControlState extends JobsState {
   readonly access: Map<"policy", AccessPolicyRecord>;
   /** Sessions of browsers that were ended early, by a hash of what they have in common. */
   readonly endedSessions: Map<string, EndedSession>;
+  /** Tokens of browsers' sessions, under keys that only their cookies have. */
+  readonly sessionTokens: Map<string, SessionTokens>;
   /** Secrets of projects, by `secretKey`. */
   readonly secrets: Map<string, SecretRecord>;
   /** Where events are sent, by id. */

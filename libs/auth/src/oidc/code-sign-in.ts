@@ -30,6 +30,15 @@ export interface CodeAnswer {
   readonly sid: string | undefined;
   /** When the access token ends; undefined if it does not say so. */
   readonly expiresAtMs: number | undefined;
+  /** What gets the next tokens; undefined where the provider gives none. */
+  readonly refreshToken: string | undefined;
+}
+
+/** Tokens that can be renewed once. */
+export interface RenewedTokens {
+  readonly accessToken: string;
+  readonly refreshToken: string;
+  readonly expiresAtMs: number;
 }
 
 const TIMEOUT_MS = 10_000;
@@ -56,7 +65,10 @@ export class CodeSignIn {
       verifier: oauth.generateRandomCodeVerifier(),
     };
     const { clientId, redirectUri, scopes, parameters } = this.#of;
+    // Providers give refresh tokens to browsers' sign-ins only where the user was asked.
+    const asks = scopes.includes("offline_access") ? { prompt: "consent" } : {};
     const query = {
+      ...asks,
       ...parameters,
       client_id: clientId,
       redirect_uri: redirectUri,
@@ -97,10 +109,41 @@ export class CodeSignIn {
       const sid = claims?.["sid"];
       const isSid = typeof sid === "string" && sid.length <= MAX_SID_CHARS;
       const { access_token: accessToken } = tokens;
-      const expiresAtMs = expiryOf(accessToken);
-      return { accessToken, subject: sub, sid: isSid ? sid : undefined, expiresAtMs };
+      const expiresAtMs = endOf(tokens);
+      const { refresh_token: refreshToken } = tokens;
+      return { accessToken, subject: sub, sid: isSid ? sid : undefined, expiresAtMs, refreshToken };
     } catch (error) {
       throw refused(error);
+    }
+  }
+
+  /**
+   * The next tokens of a subject; undefined where the provider has ended what the token is of.
+   * Throws `unavailable` where it cannot be asked.
+   */
+  async renew(refreshToken: string, subject: string): Promise<RenewedTokens | undefined> {
+    const server = await this.#metadata();
+    const { clientSecret, parameters } = this.#of;
+    const authentication = clientSecret ? oauth.ClientSecretBasic(clientSecret) : oauth.None();
+    try {
+      const response = await oauth.refreshTokenGrantRequest(
+        server,
+        this.#client,
+        authentication,
+        refreshToken,
+        { ...this.#options(), additionalParameters: parameters },
+      );
+      const tokens = await oauth.processRefreshTokenResponse(server, this.#client, response);
+      const sub = oauth.getValidatedIdTokenClaims(tokens)?.sub ?? subject;
+      const expiresAtMs = endOf(tokens);
+      if (sub !== subject || expiresAtMs === undefined) return undefined;
+      const { access_token: accessToken, refresh_token: next = refreshToken } = tokens;
+      return { accessToken, refreshToken: next, expiresAtMs };
+    } catch (error) {
+      if (error instanceof oauth.ResponseBodyError && error.error === "invalid_grant") {
+        return undefined;
+      }
+      throw failed((error as Error).message, error);
     }
   }
 
@@ -138,6 +181,11 @@ export class CodeSignIn {
     });
     return oauth.processDiscoveryResponse(issuer, response);
   }
+}
+
+function endOf(tokens: oauth.TokenEndpointResponse): number | undefined {
+  const { access_token: token, expires_in: seconds } = tokens;
+  return expiryOf(token) ?? (seconds === undefined ? undefined : Date.now() + seconds * 1_000);
 }
 
 /** Unverified: who accepts the token verifies it. */

@@ -63,10 +63,39 @@ export interface EndedSession {
   readonly forgetAtMs: number;
 }
 
-/** Ends the sessions of browsers that have a name in common. */
-export type SessionCommand = {
-  readonly type: "session.end";
-  readonly atMs: number;
-  /** A SHA-256, hexadecimal: the state does not have the names of people or sessions. */
-  readonly names: readonly string[];
-} & EndedSession;
+/** The tokens of a session, which its provider renews. */
+export interface SessionTokens {
+  /** Ciphertext; the key is in the browser's cookie. Base64. */
+  readonly sealed: string;
+  /** Incremented with each renewal. */
+  readonly version: number;
+  /** Until then one master renews them, and no other. */
+  readonly claimedUntilMs?: number | undefined;
+  /** When the session ends at the latest. */
+  readonly forgetAtMs: number;
+}
+
+/** Changes of browsers' sessions; names are SHA-256, hexadecimal: of no person in clear. */
+export type SessionCommand =
+  /** Ends the sessions that have a name in common. */
+  | ({
+      readonly type: "session.end";
+      readonly atMs: number;
+      readonly names: readonly string[];
+    } & EndedSession)
+  /** Keeps tokens in place of those of that version; 0 for a new session. */
+  | ({
+      readonly type: "session.keep";
+      readonly atMs: number;
+      readonly name: string;
+    } & Pick<SessionTokens, "sealed" | "version" | "forgetAtMs">)
+  /** One master renews the tokens of that version. */
+  | {
+      readonly type: "session.claim";
+      readonly atMs: number;
+      readonly name: string;
+      readonly version: number;
+      readonly untilMs: number;
+    }
+  /** The provider has ended the session. */
+  | { readonly type: "session.drop"; readonly atMs: number; readonly name: string };

@@ -9,10 +9,10 @@ import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Browser } from "../../../test/web/browser.ts";
 import { JobCluster } from "../../../test/job-cluster.ts";
 import { type Canary, CanarySearch, type Place } from "../../../test/secrecy/canary-search.ts";
 import { RecordingPipe, RecordingProxy } from "../../../test/secrecy/recording-proxy.ts";
+import { Browser } from "../../../test/web/browser.ts";
 import { openStoppedMember } from "../../offline/stopped-member.ts";
 
 // One run with a canary in every place of a secret; then all files, outputs and replies are searched.

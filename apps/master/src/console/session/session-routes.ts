@@ -1,4 +1,4 @@
-import { CodeSignIn, type PendingSignIn } from "@heddle/auth/oidc/code-sign-in";
+import type { CodeSignIn, PendingSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { readLogoutToken } from "@heddle/auth/oidc/logout-token";
 import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
@@ -7,7 +7,7 @@ import type { Logger } from "@heddle/observability/logger";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { AuthSettings } from "../../config/auth-file.ts";
 import { type ConsoleSessions, CSRF_HEADER } from "../../http/identity/console-sessions.ts";
-import { readSecretFile } from "../../http/identity/open-authenticator.ts";
+import { consoleClientId, SESSION_PATH } from "../../http/identity/open-authenticator.ts";
 import { SealedCookie } from "../../http/identity/sealed-cookie.ts";
 
 type OAuth2 = NonNullable<AuthSettings["oauth2"]>;
@@ -20,7 +20,6 @@ interface SignInUnderWay extends PendingSignIn {
 
 /** How long a user may take at the identity provider. */
 const SIGN_IN_MS = 600_000;
-const PATH = "/console/session";
 /** Paths of the console's pages alone: no other site, and no route of the API. */
 const PAGE = /^\/console\/(?!session)[\w\-./?=&%:~]{0,500}$/;
 const HOME = "/console/";
@@ -48,18 +47,10 @@ export class SessionRoutes {
     this.#tokens = tokens;
     this.#oauth2 = oauth2;
     this.#log = log;
-    const { issuer, jwks_uri: jwksUri, parameters, console: own } = oauth2;
-    const { publicUrl } = sessions.settings;
-    const isSecure = publicUrl.protocol === "https:";
-    this.#clientId = clientIdOf(oauth2);
-    this.#signIn = new CodeSignIn({
-      issuer,
-      clientId: this.#clientId,
-      clientSecret: own?.client_secret_file && readSecretFile(own.client_secret_file, SECRET),
-      redirectUri: new URL(`${PATH}/callback`, publicUrl).href,
-      scopes: own?.scopes ?? ["openid"],
-      parameters,
-    });
+    const { issuer, jwks_uri: jwksUri } = oauth2;
+    const isSecure = sessions.settings.publicUrl.protocol === "https:";
+    this.#clientId = consoleClientId(oauth2);
+    this.#signIn = sessions.signIn;
     this.#keys = new IssuerKeys({ issuer, jwksUri, now: () => performance.now() });
     // The browser comes back from another site, so this one is not `Strict`.
     this.#pending = new SealedCookie(pepper, "heddle_sign_in", { isSecure, sameSite: "Lax" });
@@ -67,14 +58,18 @@ export class SessionRoutes {
 
   serve(instance: FastifyInstance): void {
     const config = OPEN;
-    instance.get(PATH, { config }, (request, reply) => this.#state(request, reply));
-    instance.get(`${PATH}/login`, { config }, (request, reply) => this.#login(request, reply));
-    instance.get(`${PATH}/callback`, { config }, (request, reply) =>
+    instance.get(SESSION_PATH, { config }, (request, reply) => this.#state(request, reply));
+    instance.get(`${SESSION_PATH}/login`, { config }, (request, reply) =>
+      this.#login(request, reply),
+    );
+    instance.get(`${SESSION_PATH}/callback`, { config }, (request, reply) =>
       this.#callback(request, reply),
     );
-    instance.post(`${PATH}/logout`, { config }, (request, reply) => this.#logout(request, reply));
+    instance.post(`${SESSION_PATH}/logout`, { config }, (request, reply) =>
+      this.#logout(request, reply),
+    );
     const form = { ...OPEN, isUrlencoded: true };
-    instance.post(`${PATH}/backchannel-logout`, { config: form }, (request, reply) =>
+    instance.post(`${SESSION_PATH}/backchannel-logout`, { config: form }, (request, reply) =>
       this.#endedByProvider(request, reply),
     );
   }
@@ -107,7 +102,7 @@ export class SessionRoutes {
       const answer = await this.#signIn.finish(returned, way);
       await this.#tokens.verify(answer.accessToken);
       const nowMs = Date.now();
-      const session = this.#sessions.begin(answer, nowMs);
+      const session = await this.#sessions.begin(answer, nowMs);
       const cookies = this.#sessions.cookie.set(session, (session.untilMs - nowMs) / 1_000);
       if (!cookies) throw refused("the access token is too large for cookies");
       reply.header("set-cookie", [...cleared, ...cookies]);
@@ -145,16 +140,6 @@ export class SessionRoutes {
     await this.#sessions.endAll(ended, Date.now());
     return reply.code(200).send();
   }
-}
-
-const SECRET = "oauth2.console.client_secret_file of --auth-file";
-
-/** Throws for an `--auth-file` that names no client for the console. */
-function clientIdOf({ client_id: clientId, console: own }: OAuth2): string {
-  const id = own?.client_id ?? clientId;
-  if (id !== undefined) return id;
-  const message = "--auth-file: oauth2.console.client_id: name the client of the console.";
-  throw new AppError("invalid_value", message);
 }
 
 function refused(why: string): AppError {

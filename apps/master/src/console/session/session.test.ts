@@ -3,28 +3,38 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { KeyServer, signedToken, signingKey } from "@heddle/auth/oidc/testing/key-server";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { startTestMaster, TEST_PEPPER, type TestMaster } from "../../../test/test-master.ts";
 import { Browser } from "../../../test/web/browser.ts";
-import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+import { ConsoleSessions } from "../../http/identity/console-sessions.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-console-session-"));
 const SECRET = "console-secret-of-the-test";
 
 /** The settings of a master whose console is at that port. */
-function authFile(name: string, issuer: string, audience: string, port: number): string {
+function authFile(
+  name: string,
+  issuer: string,
+  audience: string,
+  port: number,
+  more: { readonly console?: object; readonly oauth2?: object } = {},
+): string {
   const [file, secret] = [join(folder, `${name}.json`), join(folder, `${name}.secret`)];
   writeFileSync(secret, `${SECRET}\n`);
   const console = {
     public_url: `http://127.0.0.1:${port}`,
     client_id: "heddle-console",
     client_secret_file: secret,
+    ...more.console,
   };
   const bindings = [{ kind: "user", subject: "alice", role: "developer", project: "vision" }];
-  const oauth2 = { issuer, audience, console };
+  const oauth2 = { issuer, audience, console, ...more.oauth2 };
   writeFileSync(file, JSON.stringify({ method: "oauth2", oauth2, rbac: { bindings } }));
   return file;
 }
@@ -161,6 +171,108 @@ describe("the console's session", { timeout: 60_000 }, () => {
       expect(await stateOf(victim)).toMatchObject({ signed_in: false });
       await victim.ask(`${url}/console/session/login`);
     }
+  });
+});
+
+// holds: console-renewal
+describe("a session that its provider renews", { timeout: 60_000 }, () => {
+  /** Of an access token. */
+  const LIFE_S = 3;
+  let renewing: IdentityProvider;
+  let master: TestMaster;
+  let at: string;
+  beforeAll(async () => {
+    const port = await freePort();
+    at = `http://127.0.0.1:${port}`;
+    renewing = await IdentityProvider.start(at, 0, LIFE_S);
+    const { issuer, audience } = renewing;
+    const scopes = ["openid", "offline_access"];
+    const more = { console: { scopes }, oauth2: { clock_skew_seconds: 0 } };
+    const file = authFile("renewing", issuer, audience, port, more);
+    master = await startTestMaster({ authFile: file, httpPort: port });
+    await eventually(() => master.control.state.bindings.has("user:alice"), "alice has her role");
+  });
+  afterAll(async () => {
+    await master.master.close();
+    await renewing.close();
+  });
+
+  /** The sessions as another master of the cluster has them. */
+  function otherSessions(): ConsoleSessions {
+    const settings = { publicUrl: new URL(at), maxSessionMs: 3_600_000 };
+    const signIn = new CodeSignIn({
+      issuer: renewing.issuer,
+      clientId: "heddle-console",
+      clientSecret: SECRET,
+      redirectUri: `${at}/console/session/callback`,
+      scopes: ["openid", "offline_access"],
+      parameters: {},
+    });
+    return new ConsoleSessions(settings, signIn, master.control, TEST_PEPPER);
+  }
+
+  /** A browser that has signed in, and what it asks. */
+  async function begun() {
+    const browser = new Browser();
+    expect(await browser.follow(`${at}/console/session/login`)).toBe(`${at}/console/`);
+    const state = await (await browser.ask(`${at}/console/session`)).json();
+    const { csrf, expires_at } = state as { csrf: string; expires_at: string };
+    const asked = async () => {
+      const headers = { "x-heddle-csrf": csrf };
+      return (await browser.ask(`${at}/api/v1/access/whoami`, { headers })).status;
+    };
+    return { browser, csrf, expires_at, asked };
+  }
+
+  it("outlives its access tokens, and each refresh token is used once", async () => {
+    const { expires_at, asked } = await begun();
+    expect(Date.parse(expires_at) - Date.now()).toBeGreaterThan(3_600_000);
+    const before = renewing.renewals;
+    for (let life = 1; life <= 2; life++) {
+      await delay(LIFE_S * 1_000 + 200);
+      expect(await Promise.all([asked(), asked(), asked()])).toEqual([200, 200, 200]);
+      expect(renewing.renewals).toBe(before + life);
+    }
+  });
+
+  it("is renewed by one master at a time", async () => {
+    const { browser, asked } = await begun();
+    const other = otherSessions();
+    const session = other.of(browser.cookies(new URL(at).host), Date.now());
+    if (!session) throw new Error("the other master does not read the session");
+    await delay(LIFE_S * 1_000 + 200);
+    const before = renewing.renewals;
+    const [status, token] = await Promise.all([asked(), other.tokenOf(session)]);
+    expect([status, token?.startsWith("eyJ"), renewing.renewals]).toEqual([200, true, before + 1]);
+  });
+
+  it("has its tokens as ciphertext that the state alone does not open", async () => {
+    const { browser } = await begun();
+    const other = otherSessions();
+    const session = other.of(browser.cookies(new URL(at).host), Date.now());
+    if (!session) throw new Error("the other master does not read the session");
+    const token = await other.tokenOf(session);
+    expect(token).toMatch(/^eyJ/);
+    const kept = [...master.control.state.sessionTokens.values()];
+    expect(kept.length).toBeGreaterThan(0);
+    const text = kept.map(({ sealed }) => Buffer.from(sealed, "base64").toString("latin1")).join();
+    expect(text).not.toContain("eyJ");
+    const key = Buffer.alloc(32).toString("base64");
+    expect(await other.tokenOf({ ...session, key })).toBeUndefined();
+  });
+
+  it("ends when the provider renews it no more, and with its logout", async () => {
+    const first = await begun();
+    const second = await begun();
+    const { size } = master.control.state.sessionTokens;
+    const headers = { "x-heddle-csrf": second.csrf };
+    await second.browser.ask(`${at}/console/session/logout`, { method: "POST", headers });
+    expect(master.control.state.sessionTokens.size).toBe(size - 1);
+    expect(await second.asked()).toBe(401);
+    await renewing.endGrants();
+    await delay(LIFE_S * 1_000 + 200);
+    expect(await first.asked()).toBe(401);
+    expect(master.control.state.sessionTokens.size).toBe(size - 2);
   });
 });
 

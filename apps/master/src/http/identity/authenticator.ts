@@ -51,8 +51,16 @@ export class Authenticator {
     if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)));
     refuseRepeated(raw.rawHeaders);
     const project = headers["x-heddle-project"] as string | undefined;
+    const own = this.#sessionToken(headers);
+    // Without a token of its session the call names no caller.
+    if (own instanceof Promise) {
+      return own.then((token) => this.#ofToken(token ?? tokenOf(headers), project));
+    }
+    return this.#ofToken(own ?? tokenOf(headers), project);
+  }
+
+  #ofToken(token: string, project: string | undefined): Later<Caller> {
     const { tokens } = this.#users;
-    const token = this.#sessionToken(headers) ?? tokenOf(headers);
     if (tokens && TokenVerifier.isToken(token)) {
       return tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
     }
@@ -63,14 +71,14 @@ export class Authenticator {
   }
 
   /** The token of a browser's session, for calls that name no other caller. */
-  #sessionToken(headers: FastifyRequest["headers"]): string | undefined {
+  #sessionToken(headers: FastifyRequest["headers"]): Later<string | undefined> {
     const { sessions } = this.#users;
     const { authorization, "x-api-key": apiKey, cookie } = headers;
     if (!sessions || authorization || apiKey) return undefined;
     const session = sessions.of(cookie, Date.now());
     if (!session) return undefined;
     sessions.checkCsrf(session, headers[CSRF_HEADER]);
-    return session.token;
+    return sessions.tokenOf(session);
   }
 
   async #ofNewKey(token: string, project: string | undefined): Promise<Caller> {

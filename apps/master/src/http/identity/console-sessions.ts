@@ -1,17 +1,21 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import type { CodeAnswer } from "@heddle/auth/oidc/code-sign-in";
+import type { Later } from "@heddle/auth/limits/limit-store";
+import type { CodeAnswer, CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
 import type { EndedSessions } from "@heddle/auth/oidc/logout-token";
 import { AppError } from "@heddle/base/errors";
-import { ENDS_SESSIONS, versionOf } from "@heddle/control/cluster-version";
+import { ENDS_SESSIONS, RENEWS_SESSIONS, versionOf } from "@heddle/control/cluster-version";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { SealedCookie } from "./sealed-cookie.ts";
+import { SessionRenewal } from "./session-renewal.ts";
 
 /** The session of a browser, which is in its cookie alone. */
 export interface BrowserSession {
   readonly id: string;
   /** The access token; it is checked for each call, as one that a program sends. */
   readonly token: string;
+  /** What opens the tokens that the masters renew, which take the place of `token`. */
+  readonly key?: string | undefined;
   readonly subject: string;
   readonly sid: string | undefined;
   readonly beganMs: number;
@@ -37,11 +41,20 @@ const SKEW_MS = 300_000;
 export class ConsoleSessions {
   readonly settings: ConsoleSettings;
   readonly cookie: SealedCookie<BrowserSession>;
+  readonly signIn: CodeSignIn;
   readonly #control: ControlPlane;
   readonly #pepper: Uint8Array;
+  readonly #renewal: SessionRenewal;
 
-  constructor(settings: ConsoleSettings, control: ControlPlane, pepper: Uint8Array) {
+  constructor(
+    settings: ConsoleSettings,
+    signIn: CodeSignIn,
+    control: ControlPlane,
+    pepper: Uint8Array,
+  ) {
     this.settings = settings;
+    this.signIn = signIn;
+    this.#renewal = new SessionRenewal(control, signIn);
     this.#control = control;
     this.#pepper = pepper;
     const isSecure = settings.publicUrl.protocol === "https:";
@@ -49,16 +62,23 @@ export class ConsoleSessions {
   }
 
   /** Throws `unavailable` while some masters could not end what begins here. */
-  begin({ accessToken, subject, sid, expiresAtMs }: CodeAnswer, nowMs: number): BrowserSession {
+  async begin(answer: CodeAnswer, nowMs: number): Promise<BrowserSession> {
+    const { accessToken, subject, sid, expiresAtMs, refreshToken } = answer;
     if (versionOf(this.#control.state) < ENDS_SESSIONS) {
       const message =
         "Browsers sign in with the identity provider when all masters run this build. Paste an API key until then.";
       throw new AppError("unavailable", message);
     }
     const longest = nowMs + this.settings.maxSessionMs;
-    const untilMs = Math.min(longest, expiresAtMs ?? longest);
     const id = randomBytes(ID_BYTES).toString("hex");
-    return { id, token: accessToken, subject, sid, beganMs: nowMs, untilMs };
+    const fields = { id, subject, sid, beganMs: nowMs };
+    const isRenewed = versionOf(this.#control.state) >= RENEWS_SESSIONS;
+    if (isRenewed && refreshToken !== undefined && expiresAtMs !== undefined) {
+      const tokens = { accessToken, refreshToken, expiresAtMs };
+      const key = await this.#renewal.keep(nameOf("session", id), tokens, longest);
+      return { ...fields, token: "", key, untilMs: longest };
+    }
+    return { ...fields, token: accessToken, untilMs: Math.min(longest, expiresAtMs ?? longest) };
   }
 
   /** The session of a request's cookies; undefined if it has none that is still open. */
@@ -70,6 +90,12 @@ export class ConsoleSessions {
       (name) => (endedSessions.get(name)?.beganUntilMs ?? 0) >= session.beganMs,
     );
     return isEnded ? undefined : session;
+  }
+
+  /** The session's access token; undefined where its provider has ended it. */
+  tokenOf({ id, token, key, subject }: BrowserSession): Later<string | undefined> {
+    if (key === undefined) return token;
+    return this.#renewal.tokenOf({ name: nameOf("session", id), key, subject });
   }
 
   csrfOf({ id }: Pick<BrowserSession, "id">): string {

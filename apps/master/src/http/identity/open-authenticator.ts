@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
+import { CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { isActiveToken } from "@heddle/auth/oidc/introspection";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
@@ -38,10 +39,37 @@ export function openSessions(
   control: ControlPlane,
   pepper: Uint8Array,
 ): ConsoleSessions | null {
-  const own = settings?.oauth2?.console;
-  if (!own) return null;
+  const oauth2 = settings?.oauth2;
+  const own = oauth2?.console;
+  if (!oauth2 || !own) return null;
+  const { issuer, parameters } = oauth2;
+  const publicUrl = new URL(own.public_url);
+  const signIn = new CodeSignIn({
+    issuer,
+    clientId: consoleClientId(oauth2),
+    clientSecret: own.client_secret_file && readSecretFile(own.client_secret_file, CONSOLE_SECRET),
+    redirectUri: new URL(`${SESSION_PATH}/callback`, publicUrl).href,
+    scopes: own.scopes,
+    parameters,
+  });
   const maxSessionMs = own.session_minutes * 60_000;
-  return new ConsoleSessions({ publicUrl: new URL(own.public_url), maxSessionMs }, control, pepper);
+  return new ConsoleSessions({ publicUrl, maxSessionMs }, signIn, control, pepper);
+}
+
+const CONSOLE_SECRET = "oauth2.console.client_secret_file of --auth-file";
+
+/** Where browsers begin and end their sessions. */
+export const SESSION_PATH = "/console/session";
+
+/** Throws for an `--auth-file` that names no client for the console. */
+export function consoleClientId({
+  client_id: clientId,
+  console: own,
+}: NonNullable<AuthSettings["oauth2"]>): string {
+  const id = own?.client_id ?? clientId;
+  if (id !== undefined) return id;
+  const message = "--auth-file: oauth2.console.client_id: name the client of the console.";
+  throw new AppError("invalid_value", message);
 }
 
 export function openAuthenticator(
@@ -102,7 +130,7 @@ function introspection(
 }
 
 /** The secret in a file that a setting names. */
-export function readSecretFile(file: string, setting: string): string {
+function readSecretFile(file: string, setting: string): string {
   let secret: string;
   try {
     secret = readFileSync(file, "utf8").trim();

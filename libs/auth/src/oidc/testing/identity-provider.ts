@@ -10,24 +10,39 @@ export class IdentityProvider {
   readonly #server: Server;
   readonly issuer: string;
   readonly audience = API;
+  /** How often tokens were renewed. */
+  renewals = 0;
+  readonly #grants: string[] = [];
+  readonly #provider: Provider;
 
-  private constructor(server: Server, issuer: string) {
+  private constructor(server: Server, issuer: string, provider: Provider) {
     this.#server = server;
     this.issuer = issuer;
+    this.#provider = provider;
+    provider.on("grant.success", ({ oidc }) => {
+      const { grantId } = oidc.entities.RefreshToken ?? {};
+      if (grantId !== undefined) this.#grants.push(grantId);
+      if (oidc.params?.["grant_type"] === "refresh_token") this.renewals++;
+    });
   }
 
-  /** `console` is the address of a console that signs browsers in. */
-  static async start(console?: string, port = 0): Promise<IdentityProvider> {
+  /** Ends what the users have granted: no token is renewed any more. */
+  async endGrants(): Promise<void> {
+    for (const id of this.#grants) await this.#provider.RefreshToken.revokeByGrantId(id);
+  }
+
+  /** `console` is the address of a console that signs browsers in; `tokenSeconds` of its tokens. */
+  static async start(console?: string, port = 0, tokenSeconds = 3_600): Promise<IdentityProvider> {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));
     const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    const provider = new Provider(issuer, await configuration(console));
+    const provider = new Provider(issuer, await configuration(console, tokenSeconds));
     const handle = provider.callback();
     server.on("request", (request, response) => {
       if (!request.url?.startsWith("/sign-in/")) return void handle(request, response);
       void signIn(provider, request, response);
     });
-    return new IdentityProvider(server, issuer);
+    return new IdentityProvider(server, issuer, provider);
   }
 
   async close(): Promise<void> {
@@ -36,7 +51,10 @@ export class IdentityProvider {
   }
 }
 
-async function configuration(console?: string): Promise<Configuration> {
+async function configuration(
+  console: string | undefined,
+  tokenSeconds: number,
+): Promise<Configuration> {
   const { privateKey } = await generateKeyPair("RS256", { extractable: true });
   const jwk = { ...(await exportJWK(privateKey)), kid: "idp-1", alg: "RS256", use: "sig" };
   const device = "urn:ietf:params:oauth:grant-type:device_code";
@@ -65,7 +83,8 @@ async function configuration(console?: string): Promise<Configuration> {
     fetch: (url, options) => fetch(url, { ...options, dispatcher: undefined }),
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     interactions: { url: (_, { uid }) => `/sign-in/${uid}` },
-    ttl: { AccessToken: 3_600, ClientCredentials: 3_600, RefreshToken: 86_400 },
+    rotateRefreshToken: true,
+    ttl: { AccessToken: tokenSeconds, ClientCredentials: 3_600, RefreshToken: 86_400 },
     features: {
       devInteractions: { enabled: false },
       deviceFlow: { enabled: true },
@@ -92,7 +111,7 @@ function consoleClient(url: string) {
   return {
     client_id: "heddle-console",
     client_secret: "console-secret-of-the-test",
-    grant_types: ["authorization_code"],
+    grant_types: ["authorization_code", "refresh_token"],
     response_types: ["code" as const],
     redirect_uris: [`${session}/callback`],
     post_logout_redirect_uris: [`${url}/console/`],
