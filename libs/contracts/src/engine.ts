@@ -1,5 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { GpuSplit, ModelPlacement, ModelStage } from "./models/model-division.ts";
+import type { GpuSplit, ModelPlacement, ModelStage, StageLoad } from "./models/model-division.ts";
 
 /**
  * The interface of an inference engine. The same types are used on the whole path: master -> (gRPC,
@@ -428,6 +428,8 @@ export interface EngineLoad {
   readonly residentBytes: number;
   /** Restarts of the engine's process after a crash. */
   readonly restarts: number;
+  /** Of a model that workers divide. */
+  readonly stage?: StageLoad | undefined;
 }
 
 /**

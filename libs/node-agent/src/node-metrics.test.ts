@@ -12,6 +12,7 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
     kvTokens: 1024,
     generatedTokens: 70,
     draftTokens: 40,
+    stage: { steps: 9, busyMs: 1_500, idleMs: 500, hops: 4, hopMicros: 2_000 },
   };
   let state: Heartbeat = {
     cpuPercent: 25,
@@ -46,6 +47,10 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
     'heddle_node_kv_cache_usage_ratio{deployment="m"} 0.25',
     'heddle_node_generated_tokens_total{deployment="m"} 70',
     'heddle_node_refusals_total{reason="stale"} 3',
+    'heddle_node_stage_steps_total{deployment="m"} 9',
+    'heddle_node_stage_busy_seconds_total{deployment="m"} 1.5',
+    'heddle_node_stage_idle_seconds_total{deployment="m"} 0.5',
+    'heddle_node_stage_hop_seconds_total{deployment="m"} 0.002',
   ]) {
     expect(first).toContain(line);
   }

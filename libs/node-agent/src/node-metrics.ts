@@ -1,5 +1,6 @@
 import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
+import type { StageLoad } from "@heddle/contracts/generated/heddle/v1/StageLoad";
 import { Counter, Gauge, type Registry } from "prom-client";
 
 /** What a node's metrics are read from at each scrape. */
@@ -172,6 +173,36 @@ const COUNTERS: readonly Metric[] = [
     samples: eachReplica(({ restarts }) => restarts),
   },
   {
+    name: "heddle_node_stage_steps_total",
+    help: "Batches that a stage of a divided model has computed.",
+    labels: ["deployment"],
+    samples: eachStage(({ steps }) => steps),
+  },
+  {
+    name: "heddle_node_stage_busy_seconds_total",
+    help: "Time in which a stage of a divided model computed.",
+    labels: ["deployment"],
+    samples: eachStage(({ busyMs }) => Number(busyMs ?? 0) / 1_000),
+  },
+  {
+    name: "heddle_node_stage_idle_seconds_total",
+    help: "Time in which a stage waited for others between two batches (bubbles).",
+    labels: ["deployment"],
+    samples: eachStage(({ idleMs }) => Number(idleMs ?? 0) / 1_000),
+  },
+  {
+    name: "heddle_node_stage_hops_total",
+    help: "Ways of batches between workers that a last stage has timed.",
+    labels: ["deployment"],
+    samples: eachStage(({ hops }) => hops),
+  },
+  {
+    name: "heddle_node_stage_hop_seconds_total",
+    help: "Time of these ways.",
+    labels: ["deployment"],
+    samples: eachStage(({ hopMicros }) => Number(hopMicros ?? 0) / 1_000_000),
+  },
+  {
     name: "heddle_node_refusals_total",
     help: "Calls that a parameter server refused, by reason.",
     labels: ["reason"],
@@ -237,6 +268,14 @@ function eachTask(name: TaskNumber): Metric["samples"] {
       const { jobId: job = "", rank = 0 } = task ?? {};
       return typeof value === "number" ? [[{ job, rank }, value]] : [];
     });
+}
+
+/** Of replicas that are parts of divided models. */
+function eachStage(read: (load: StageLoad) => Amount): Metric["samples"] {
+  return ({ replicas = [] }) =>
+    replicas.flatMap(({ deployment = "", load }): Sample[] =>
+      load?.stage ? [[{ deployment }, read(load.stage)]] : [],
+    );
 }
 
 function eachReplica(read: (load: ReplicaLoad) => Amount): Metric["samples"] {

@@ -138,7 +138,11 @@ const deployment = fc.oneof(
 ) as fc.Arbitrary<DeploymentSpec>;
 
 test("node codec: a replica's status survives a heartbeat", () => {
-  const reported = merged(replica, optional("stage", stage)) as fc.Arbitrary<ReplicaStatus>;
+  const times = { steps: uint32, busyMs: uint32, idleMs: uint32, hops: uint32, hopMicros: uint32 };
+  const timed = fc
+    .tuple(replica, fc.option(fc.record(times)))
+    .map(([status, own]) => (own ? { ...status, load: { ...status.load, stage: own } } : status));
+  const reported = merged(timed, optional("stage", stage)) as fc.Arbitrary<ReplicaStatus>;
   fc.assert(
     fc.property(reported, (status) => {
       const frame = attachMethod.requestSerialize({

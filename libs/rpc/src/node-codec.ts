@@ -34,7 +34,7 @@ import {
 } from "@heddle/contracts/models/model-division";
 
 /** The load of a replica without a running engine. */
-export const emptyLoad: Required<EngineLoad> = {
+export const emptyLoad: Required<Omit<EngineLoad, "stage">> = {
   running: 0,
   waiting: 0,
   maxSequences: 0,
@@ -195,7 +195,7 @@ function decodeDecoding(message: DecodingOptions__Output): DecodingOptions {
 function decodeLoad(message: EngineLoad__Output): EngineLoad {
   const { running, waiting, maxSequences, maxQueued, kvUsedTokens, kvTokens } = message;
   const { promptTokens, cachedTokens, generatedTokens, residentBytes, restarts } = message;
-  const { draftTokens, acceptedTokens } = message;
+  const { draftTokens, acceptedTokens, stage } = message;
   return {
     running,
     waiting,
@@ -210,6 +210,7 @@ function decodeLoad(message: EngineLoad__Output): EngineLoad {
     acceptedTokens,
     residentBytes,
     restarts,
+    ...(stage && { stage }),
   };
 }
 

@@ -37,6 +37,7 @@ export async function listModelsCommand(command: Command): Promise<number> {
       { header: "BACKING", value: backing },
       { header: "FAMILY", value: (model) => textOf(model["family"]), wide: true },
       { header: "REPLICAS", value: replicas, wide: true },
+      { header: "STAGES", value: stages, wide: true },
       { header: "CHAT TEMPLATE", value: chatTemplate, wide: true },
       { header: "WAITING FOR", value: waitingFor, wide: true },
       { header: "LINEAGE", value: lineage, wide: true },
@@ -114,6 +115,26 @@ function replicas(model: JsonFields): string {
       return `${nodes.join("+")}:${textOf(replica["phase"])}${share}`;
     })
     .join(" ");
+}
+
+/** Of each divided replica the blocks of its stages, with the times that they report. */
+function stages(model: JsonFields): string {
+  return recordsOf(model["replicas"])
+    .map((replica) => recordsOf(replica["stages"]).map(stageText).join(", "))
+    .filter((text) => text !== "")
+    .join("; ");
+}
+
+function stageText(stage: JsonFields): string {
+  const [stepMs, idle, hopMs] = ["step_ms", "idle_share", "hop_ms"].map((name) =>
+    numberOf(stage[name]),
+  );
+  return [
+    `${numberOf(stage["first_block"])}-${numberOf(stage["last_block"])}`,
+    ...(stepMs === undefined ? [] : [`step ${stepMs.toFixed(1)} ms`]),
+    ...(idle === undefined ? [] : [`idle ${percent(idle, 1)}`]),
+    ...(hopMs === undefined ? [] : [`hop ${hopMs.toFixed(2)} ms`]),
+  ].join(" ");
 }
 
 /** The workers that have the other stages of a divided model. */

@@ -1,6 +1,6 @@
 import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/models";
 import type { ChatTemplateOrigin, DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
-import type { ModelStage } from "@heddle/contracts/models/model-division";
+import type { ModelStage, StageLoad } from "@heddle/contracts/models/model-division";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
 import type {
   DeploymentRecord,
@@ -167,7 +167,24 @@ function viewStage(
     phase: replica?.phase ?? "missing",
     message: replica?.message ?? "",
     memory_bytes: replica?.load.residentBytes ?? 0,
+    ...viewTimes(replica?.load.stage),
   };
+}
+
+function viewTimes(
+  load: StageLoad | undefined,
+): Pick<ModelStageView, "steps" | "step_ms" | "idle_share" | "hop_ms"> {
+  const { steps = 0, busyMs = 0, idleMs = 0, hops = 0, hopMicros = 0 } = load ?? {};
+  return {
+    steps,
+    step_ms: steps > 0 ? rounded(busyMs / steps) : null,
+    idle_share: busyMs + idleMs > 0 ? rounded(idleMs / (busyMs + idleMs)) : null,
+    hop_ms: hops > 0 ? rounded(hopMicros / 1_000 / hops) : null,
+  };
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 1_000) / 1_000;
 }
 
 /** A permanently failed replica has released its place and is still listed. */

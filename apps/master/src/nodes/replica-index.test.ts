@@ -45,7 +45,7 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
   const replicas = deployments.map((deployment) => ({
     deployment,
     ...state,
-    load: emptyLoad,
+    load: { ...emptyLoad, stage: null },
     stage: null,
   }));
   const usage = { cpuPercent: 0, memoryUsedBytes: 0, diskFreeBytes: 0, diskTotalBytes: 0 };

@@ -267,6 +267,16 @@ export const replicaSchema = z.object({
         phase: z.enum(["pulling", "loading", "ready", "failed", "unloading", "missing"]),
         message: z.string(),
         memory_bytes: z.number().describe("What its process holds."),
+        steps: z.int().describe("Batches that it has computed since it was loaded."),
+        step_ms: z.number().nullable().describe("Mean time of a step; null before the first."),
+        idle_share: z
+          .number()
+          .nullable()
+          .describe("The part of its time, 0 to 1, that it waited for other stages (bubbles)."),
+        hop_ms: z
+          .number()
+          .nullable()
+          .describe("Mean time of a batch between two workers; the last stage measures it."),
       }),
     )
     .nullable()

@@ -417,6 +417,34 @@ export const DESCRIPTORS = `{
         "acceptedTokens": {
          "type": "uint64",
          "id": 13
+        },
+        "stage": {
+         "type": "StageLoad",
+         "id": 14
+        }
+       }
+      },
+      "StageLoad": {
+       "fields": {
+        "steps": {
+         "type": "uint64",
+         "id": 1
+        },
+        "busyMs": {
+         "type": "uint64",
+         "id": 2
+        },
+        "idleMs": {
+         "type": "uint64",
+         "id": 3
+        },
+        "hops": {
+         "type": "uint64",
+         "id": 4
+        },
+        "hopMicros": {
+         "type": "uint64",
+         "id": 5
         }
        }
       },

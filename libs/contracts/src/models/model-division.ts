@@ -51,3 +51,15 @@ export interface StagePeer {
   /** Planned, of that worker. */
   readonly memoryBytes: number;
 }
+
+/** What a stage has done with its time since it was loaded. */
+export interface StageLoad {
+  /** Frames that it has computed. */
+  readonly steps: number;
+  readonly busyMs: number;
+  /** Without a frame, between two that followed each other soon. */
+  readonly idleMs: number;
+  /** Of the last stage: ways of a frame between workers, and their time beside all computing. */
+  readonly hops: number;
+  readonly hopMicros: number;
+}

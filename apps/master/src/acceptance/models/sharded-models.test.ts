@@ -51,6 +51,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     return choices[0];
   };
 
+  const stagesOf = async (id: string) => (await model(id)).replicas[0]?.stages ?? [];
   const stageNodes = async () => {
     const { replicas } = await model(ID);
     return replicas[0]?.stages?.map(({ node }) => node) ?? [];
@@ -81,6 +82,14 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
       },
     ]);
     expect(await answer(ID, 1)).toEqual(expected);
+    await eventually(async () => (await stagesOf(ID)).every(({ steps }) => steps > 0));
+    const stages = await stagesOf(ID);
+    for (const { step_ms: stepMs, idle_share: idle } of stages) {
+      expect(stepMs).toBeGreaterThan(0);
+      expect(idle).toBeGreaterThan(0);
+      expect(idle).toBeLessThan(1);
+    }
+    expect(stages.map(({ hop_ms: hopMs }) => (hopMs ?? 0) > 0)).toEqual([false, false, true]);
   });
 
   it("answers on when a worker is killed in the middle of it", async () => {

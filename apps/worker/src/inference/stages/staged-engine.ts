@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { retry } from "@heddle/base/async/retry";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
-import type { EngineOptions, LlamaDeployment } from "@heddle/contracts/engine";
+import type { Engine, EngineOptions, LlamaDeployment } from "@heddle/contracts/engine";
 import type { ModelStage } from "@heddle/contracts/models/model-division";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { BATCH_TOKENS } from "@heddle/engines/llama/engine-thread/batch";
@@ -9,7 +9,9 @@ import { LIBRARY_RELEASE } from "@heddle/engines/llama/native/native-library";
 import { defaultThreads, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { cutRuleOf } from "@heddle/engines/shards/cut-rules";
 import { StageEngine } from "@heddle/engines/shards/ring/stage-engine";
+import { FRAME_VERSION } from "@heddle/engines/shards/ring/stage-frame";
 import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
+import { StageTimes } from "@heddle/engines/shards/ring/stage-times";
 import { indexOfShard } from "@heddle/engines/shards/weights/stage-folder";
 import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
 
@@ -31,9 +33,13 @@ export async function startStagedEngine(
 ): Promise<WorkerEngine> {
   const { contextTokens, kvTokens, maxSequences } = stage;
   const sizes = { contextTokens, kvTokens, maxSequences };
-  const build = [LIBRARY_RELEASE, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join(
-    "/",
-  );
+  const build = [
+    LIBRARY_RELEASE,
+    FRAME_VERSION,
+    BATCH_TOKENS,
+    indexOfShard(path),
+    ...Object.values(sizes),
+  ].join("/");
   if (stage.peers.length > 0) {
     const options = { ...spec.options, ...sizes };
     return startDriver({ options, stage, path, build }, start);
@@ -80,8 +86,10 @@ async function startDriver(
     Object.assign(state, change);
     if (state.isStarted && state.isUp && state.isJoined) start.onRecovered();
   };
+  const times = new StageTimes();
   const onLink = (link: Duplex) => {
     new StageHub(link, {
+      times,
       connect: async (signal) => {
         const streams = first;
         first = undefined;
@@ -107,9 +115,14 @@ async function startDriver(
     { count: stage.peers.length, join: onLink },
   );
   state.isStarted = true;
-  return Object.assign(engine, {
-    rejoin: () => {
-      for (const stream of joined) stream.destroy();
-    },
-  });
+  const rejoin = () => {
+    for (const stream of joined) stream.destroy();
+  };
+  return Object.assign(timed(engine, times), { rejoin });
+}
+
+/** The engine, whose load has the times of its stage. */
+function timed(engine: Engine, times: StageTimes): WorkerEngine {
+  const load = engine.load.bind(engine);
+  return Object.assign(engine, { load: () => ({ ...load(), stage: times.load }) });
 }

@@ -45,7 +45,7 @@ export type ParentMessage =
   | { readonly kind: "ping" };
 
 /** The load but for what only the parent knows. */
-export type ChildLoad = Required<Omit<EngineLoad, "restarts">>;
+export type ChildLoad = Required<Omit<EngineLoad, "restarts" | "stage">>;
 
 /** Where an engine process writes the frames of its events (event-frames.ts), at most one a step. */
 export const EVENTS_FD = 4;

@@ -5,8 +5,10 @@ import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import type { Engine, EngineEventSink, EngineInfo, EngineLoad } from "@heddle/contracts/engine";
 import { LLAMA_VERSION } from "../../llama/native/abi-guard.ts";
 import { NO_LOAD } from "../../llama/parent/llama-engine.ts";
+import { FrameMeter } from "./frame-meter.ts";
 import { type StageProcess, startStage } from "./stage-process.ts";
 import type { StageStart } from "./stage-protocol.ts";
+import { StageTimes } from "./stage-times.ts";
 
 const RESTART_BACKOFF = { baseMs: 100, maxMs: 10_000 };
 /** Starts in a row that may fail. */
@@ -45,6 +47,7 @@ export class StageEngine implements Engine {
   /** The process that the latest stream has, or had. */
   #served: StageProcess | undefined;
   #restarts = 0;
+  readonly #times = new StageTimes();
 
   private constructor(options: StageEngineOptions, process: StageProcess) {
     this.#options = options;
@@ -70,8 +73,27 @@ export class StageEngine implements Engine {
       stream.destroy();
       void process.close();
     };
+    this.#watchFrames(stream, process.frames);
     pipeline(stream, process.frames, end);
     pipeline(process.frames, stream, end);
+  }
+
+  /** Bytes that are no frames end the stage where it reads them. */
+  #watchFrames(coming: Duplex, leaving: Duplex): void {
+    this.#times.restart();
+    const count = (from: Duplex, onFrame: () => void) => {
+      const meter = new FrameMeter();
+      const onData = (bytes: Uint8Array) => {
+        try {
+          for (let left = meter.push(bytes); left > 0; left--) onFrame();
+        } catch {
+          from.off("data", onData);
+        }
+      };
+      from.on("data", onData);
+    };
+    count(coming, () => this.#times.arrived(performance.now()));
+    count(leaving, () => this.#times.left(performance.now()));
   }
 
   submit(id: number): void {
@@ -85,7 +107,8 @@ export class StageEngine implements Engine {
     const { maxSequences, kvTokens } = this.#options.start;
     const residentBytes = residentBytesOf(this.#process.pid);
     const sizes = { maxSequences, maxQueued: 0, kvTokens };
-    return { ...NO_LOAD, ...sizes, residentBytes, restarts: this.#restarts };
+    const stage = this.#times.load;
+    return { ...NO_LOAD, ...sizes, residentBytes, restarts: this.#restarts, stage };
   }
 
   async close(): Promise<void> {

@@ -4,7 +4,8 @@ import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
  *
- * - 8 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length.
+ * - 9 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
+ *   microseconds.
  * - For each change 4 i32: sequence, other, begin, end.
  * - For each row 3 i32: token, position, sequence.
  * - The residual stream as f32, row by row; absent, with a row length of 0, before the first stage.
@@ -18,6 +19,8 @@ export interface StageFrame {
   /** Counts from 0 in an epoch. */
   step: number;
   status: number;
+  /** That the stages so far have computed. */
+  micros: number;
   /** Made in order, before the rows are decoded. */
   readonly changes: Int32Array;
   readonly rows: Int32Array;
@@ -47,10 +50,12 @@ const MAX_ROWS = 8_192;
 /** Of all rows of the residual stream: 512 rows of 32,768 numbers. */
 const MAX_HIDDEN_BYTES = 64 * 2 ** 20;
 
-export const HEADER_BYTES = 32;
+export const HEADER_BYTES = 36;
 const HEADER_NUMBERS = HEADER_BYTES / 4;
-/** "HSF" and the version of this layout. */
-const MAGIC = 0x01465348;
+/** Of this layout. All stages of a model have the same. */
+export const FRAME_VERSION = 2;
+/** "HSF" and the version. */
+const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 
 /** The length of a frame that begins with these bytes. Throws `invalid_value` where it is none. */
 export function frameBytes(header: Uint8Array): number {
@@ -72,21 +77,28 @@ export function frameEpoch(header: Uint8Array): number {
   return new DataView(header.buffer, header.byteOffset, HEADER_BYTES).getUint32(8, true);
 }
 
+/** What the stages computed of a frame with this header. */
+export function frameMicros(header: Uint8Array): number {
+  return new DataView(header.buffer, header.byteOffset, HEADER_BYTES).getUint32(32, true);
+}
+
 /** What the last stage reads in place of an answer, where the epoch has ended. */
 export function lostFrame(epoch: number): Uint8Array {
   const bytes = HEADER_BYTES - 4;
-  return new Uint8Array(Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0).buffer);
+  return new Uint8Array(Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0, 0).buffer);
 }
 
 /** Reads a whole frame; its parts share the memory. */
 export function readFrame(memory: ArrayBuffer): StageFrame {
   const header = new Uint32Array(memory, 0, HEADER_NUMBERS);
-  const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0] = header;
+  const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0, micros = 0] =
+    header;
   const rowsAt = HEADER_BYTES + changes * CHANGE_NUMBERS * 4;
   return {
     epoch,
     step,
     status,
+    micros,
     changes: new Int32Array(memory, HEADER_BYTES, changes * CHANGE_NUMBERS),
     rows: new Int32Array(memory, rowsAt, rows * ROW_NUMBERS),
     hidden: new Float32Array(memory, rowsAt + rows * ROW_NUMBERS * 4, rows * rowLength),
@@ -99,8 +111,9 @@ export function frameParts({ changes, rows, hidden, ...frame }: StageFrame): Uin
   const rowLength = count === 0 ? 0 : hidden.length / count;
   const numbers = changes.length / CHANGE_NUMBERS;
   const bytes = HEADER_BYTES - 4 + 4 * (changes.length + rows.length + hidden.length);
-  const { epoch, step, status } = frame;
-  const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, numbers, count, rowLength);
+  const { epoch, step, status, micros } = frame;
+  const counts = [numbers, count, rowLength, micros];
+  const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, ...counts);
   return [header, changes, rows, hidden]
     .filter(({ length }) => length > 0)
     .map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));

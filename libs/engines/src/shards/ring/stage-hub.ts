@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import { FrameSplitter } from "./frame-splitter.ts";
-import { frameEpoch, lostFrame } from "./stage-frame.ts";
+import { frameEpoch, frameMicros, lostFrame } from "./stage-frame.ts";
+import type { StageTimes } from "./stage-times.ts";
 
 /** A decode of the largest batch is done in seconds; a stage that hangs would keep its requests for ever. */
 const SILENCE_MS = 60_000;
@@ -16,6 +17,8 @@ export interface StageHubOptions {
   /** Called when all stages are joined, and when one was lost. */
   readonly onChange?: ((isJoined: boolean) => void) | undefined;
   readonly silenceMs?: number | undefined;
+  /** Gets the times of the last stage. */
+  readonly times?: StageTimes | undefined;
 }
 
 /**
@@ -38,6 +41,8 @@ export class StageHub {
   #timer: NodeJS.Timeout | undefined;
   /** Frames that the stages have. */
   #underWay = 0;
+  /** When the only one of them was sent; undefined where another is, or was, under way with it. */
+  #aloneSinceMs: number | undefined;
 
   /** `last` carries the frames of the last stage; it is closed where it cannot continue. */
   constructor(last: Duplex, options: StageHubOptions) {
@@ -87,6 +92,7 @@ export class StageHub {
     this.#stages = undefined;
     clearTimeout(this.#timer);
     this.#underWay = 0;
+    this.#options.times?.restart();
     closeAll(stages);
     if (this.#ended.signal.aborted) return;
     if (this.#epoch !== this.#lostEpoch) {
@@ -111,6 +117,9 @@ export class StageHub {
     const stages = this.#stages;
     if (!stages) return;
     stages[0]?.write(frame);
+    const nowMs = performance.now();
+    this.#options.times?.left(nowMs);
+    this.#aloneSinceMs = this.#underWay === 0 ? nowMs : undefined;
     if (++this.#underWay === 1) this.#expect(stages);
   }
 
@@ -125,8 +134,20 @@ export class StageHub {
     for (const frame of this.#returned.push(bytes)) {
       clearTimeout(this.#timer);
       if (--this.#underWay > 0 && this.#stages) this.#expect(this.#stages);
+      this.#timed(frame);
       if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
     }
+  }
+
+  /** What was not computing was on the way: to each stage and back. */
+  #timed(frame: Buffer): void {
+    const { times } = this.#options;
+    const nowMs = performance.now();
+    const ways = 2 * (this.#stages?.length ?? 0);
+    const sentMs = this.#aloneSinceMs;
+    if (sentMs !== undefined) times?.hopped(ways, nowMs - sentMs - frameMicros(frame) / 1_000);
+    this.#aloneSinceMs = undefined;
+    times?.arrived(nowMs);
   }
 
   /** Bytes that are no frames end the last stage. */

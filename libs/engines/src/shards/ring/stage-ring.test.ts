@@ -33,6 +33,7 @@ function randomFrame(of: Random = random): StageFrame {
     epoch: below(2 ** 32),
     step: below(2 ** 32),
     status: below(2),
+    micros: below(2 ** 32),
     changes: integers(4 * below(20)),
     rows: integers(3 * rows),
     hidden: Float32Array.from({ length: rows * rowLength }, () => of()),
@@ -209,7 +210,12 @@ test("stage ring: a missing step, a lost stage and another model's rows end it",
   const { ring, runners, sent } = ringOf([new RecordingStage()]);
   decode(ring, batchOf([1, 0, 0]));
   const { epoch } = sent[0]!;
-  const none = { changes: new Int32Array(0), rows: new Int32Array(0), hidden: new Float32Array(0) };
+  const none = {
+    micros: 0,
+    changes: new Int32Array(0),
+    rows: new Int32Array(0),
+    hidden: new Float32Array(0),
+  };
   const gap = { ...none, epoch, step: 5, status: STAGE_OK };
   expect(() => runners[0]!.run(gap)).toThrow("step 5 came in place of 1");
   const lost = new StageRing({ write: () => {}, read: () => undefined }, 1, new RecordingStage());

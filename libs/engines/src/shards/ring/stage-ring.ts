@@ -108,7 +108,15 @@ export class StageRing implements KvSequences {
     const changes = Int32Array.from(this.#changes);
     this.#changes = [];
     this.#sent.push({ step, changes, hasRows: rows.length > 0 });
-    this.#pipe.write({ epoch, step, status: STAGE_OK, changes, rows, hidden: NO_HIDDEN });
+    this.#pipe.write({
+      epoch,
+      step,
+      status: STAGE_OK,
+      micros: 0,
+      changes,
+      rows,
+      hidden: NO_HIDDEN,
+    });
   }
 
   /** Waits until the oldest frame with rows has gone round; undefined where a stage was lost. */

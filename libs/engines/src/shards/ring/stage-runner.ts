@@ -27,8 +27,10 @@ export class StageRunner {
     makeChanges(this.#stage, frame.changes);
     if (frame.rows.length === 0 || frame.status !== STAGE_OK)
       return { ...frame, hidden: NO_HIDDEN };
+    const beganMs = performance.now();
     const isDone = this.#stage.decodeRows(frame.rows, frame.hidden);
-    if (!isDone) return { ...frame, status: STAGE_FULL, hidden: NO_HIDDEN };
-    return { ...frame, hidden: this.#stage.hidden(frame.rows.length / ROW_NUMBERS) };
+    const hidden = isDone ? this.#stage.hidden(frame.rows.length / ROW_NUMBERS) : NO_HIDDEN;
+    const micros = frame.micros + Math.round((performance.now() - beganMs) * 1_000);
+    return { ...frame, status: isDone ? STAGE_OK : STAGE_FULL, micros, hidden };
   }
 }

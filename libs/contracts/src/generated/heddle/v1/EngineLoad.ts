@@ -1,5 +1,6 @@
 // Original file: proto/cluster.proto
 
+import type { StageLoad as _heddle_v1_StageLoad, StageLoad__Output as _heddle_v1_StageLoad__Output } from '../../heddle/v1/StageLoad.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface EngineLoad {
@@ -16,6 +17,7 @@ export interface EngineLoad {
   'restarts'?: (number);
   'draftTokens'?: (number | string | Long);
   'acceptedTokens'?: (number | string | Long);
+  'stage'?: (_heddle_v1_StageLoad | null);
 }
 
 export interface EngineLoad__Output {
@@ -32,4 +34,5 @@ export interface EngineLoad__Output {
   'restarts': (number);
   'draftTokens': (number);
   'acceptedTokens': (number);
+  'stage': (_heddle_v1_StageLoad__Output | null);
 }
