@@ -17,6 +17,7 @@ import { readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
 import { pullAccess } from "./artifacts/object-source.ts";
 import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
+import { readSlurmSettings, SLURM_FLAGS } from "./config/slurm-settings.ts";
 import { llamaPorts } from "./inference/llama-ports.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
 import { withUpstreams } from "./inference/upstream-ports.ts";
@@ -35,6 +36,7 @@ const workerFlags = {
   "otlp-endpoint": ["URL", "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names"],
   ...OFFER_FLAGS,
   ...POD_FLAGS,
+  ...SLURM_FLAGS,
 } as const satisfies Record<string, FlagHelp>;
 
 const log = createLogger({ service: "worker", level: logLevelOf(process.env) });
@@ -63,8 +65,9 @@ async function start() {
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
   const offer = readOffer(extra);
   const pods = readPodSettings(extra);
+  const slurm = readSlurmSettings(extra);
   const own = { secretPaths, version, engineDefaults: engines, weightsHosts };
-  const options = { ...flags, ...offer, pods, ...own };
+  const options = { ...flags, ...offer, pods, slurm, ...own };
   const asked = { endpoint: extra["otlp-endpoint"], service: "heddle-worker" };
   await startTracing(readOtlpSettings({ ...asked, instance: flags.name ?? "" }, process.env));
   const node = await withMetrics("worker", await startWorker(options, ports, log), metrics);

@@ -4,8 +4,8 @@ import type { WorkerOptions } from "./config/worker-options.ts";
 import type { EnginePorts } from "./inference/engine-ports.ts";
 import { inferenceModule } from "./inference/inference.module.ts";
 import { ExecutorsModule } from "./tasks/executors.module.ts";
-import { podPlaceModule } from "./tasks/pods/pod-place.module.ts";
-import type { PodPlace } from "./tasks/pods/pod-place.ts";
+import { taskPlacesModule } from "./tasks/task-places.module.ts";
+import type { TaskPlaces } from "./tasks/task-places.ts";
 import { TaskSessionsModule } from "./tasks/task-sessions.module.ts";
 import { TaskTableModule } from "./tasks/task-table.module.ts";
 import { WorkerState } from "./worker-state.ts";
@@ -21,14 +21,14 @@ export function workerModule(
   node: DynamicModule,
   options: WorkerOptions,
   engines: EnginePorts,
-  podPlace: PodPlace | undefined,
+  places: TaskPlaces,
 ): DynamicModule {
   return {
     module: WorkerModule,
     imports: [
       node,
       workerConfigModule(options),
-      podPlaceModule(podPlace),
+      taskPlacesModule(places),
       ExecutorsModule,
       TaskTableModule,
       TaskSessionsModule,

@@ -4,7 +4,7 @@ import { nodeModule, startNode } from "@heddle/node-agent/start-node";
 import type { Log } from "@heddle/observability/logger";
 import type { WorkerOptions } from "./config/worker-options.ts";
 import type { EnginePorts } from "./inference/engine-ports.ts";
-import { PodPlace } from "./tasks/pods/pod-place.ts";
+import { TaskPlaces } from "./tasks/task-places.ts";
 import { workerModule } from "./worker.module.ts";
 import { WorkerState } from "./worker-state.ts";
 
@@ -14,9 +14,9 @@ export async function startWorker(
   ports: EnginePorts,
   log: Log,
 ): Promise<RunningNode> {
-  const { version, pods } = options;
-  const podPlace = pods && (await PodPlace.find(pods));
-  const machine = { ...options, kubernetes: podPlace?.offer };
+  const { version } = options;
+  const places = await TaskPlaces.find(options);
+  const machine = { ...options, place: places.offer };
   const node = nodeModule({ role: "worker", flags: options, version, log, machine });
-  return startNode(workerModule(node, options, ports, podPlace), WorkerState);
+  return startNode(workerModule(node, options, ports, places), WorkerState);
 }

@@ -17,8 +17,8 @@ const SAMPLE_MS = 1_000;
 export interface MachineOptions {
   /** Devices that replace those of the machine. */
   readonly simulatedGpus?: readonly Gpu[] | undefined;
-  /** What Kubernetes gives to Pods of this node, in place of what the worker's own pod sees. */
-  readonly kubernetes?: KubernetesOffer | undefined;
+  /** What an outer system gives to tasks, in place of what the worker itself sees. */
+  readonly place?: PlaceOffer | undefined;
   /** Absent: the free space of the data directory's disk at the start. */
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
@@ -27,8 +27,9 @@ export interface MachineOptions {
   readonly memoryBytes?: number | undefined;
 }
 
-/** A node's resources for Pods of tasks. */
-export interface KubernetesOffer {
+/** The resources for tasks in Kubernetes or Slurm. */
+export interface PlaceOffer {
+  readonly id: "pods" | "slurm";
   /** Absent: the machine's own. */
   readonly gpus: readonly Gpu[] | undefined;
   readonly cpuMilli: number;
@@ -61,7 +62,7 @@ export class Machine {
   }
 
   get #fixedGpus(): readonly Gpu[] | undefined {
-    return this.#options.simulatedGpus ?? this.#options.kubernetes?.gpus;
+    return this.#options.simulatedGpus ?? this.#options.place?.gpus;
   }
 
   /** Called once for each device that becomes sick. */
@@ -123,12 +124,12 @@ export class Machine {
     };
   }
 
-  /** The worker's own control group does not bound Pods. */
+  /** The worker's own control group does not bound tasks elsewhere. */
   #limits(): ResourceLimit[] {
-    const { kubernetes } = this.#options;
-    if (!kubernetes) return resourceLimits();
-    const { cpuMilli, memoryBytes } = kubernetes;
-    return [{ id: `pods-${hostId()}`, cpuMilli, memoryBytes }];
+    const { place } = this.#options;
+    if (!place) return resourceLimits();
+    const { id, cpuMilli, memoryBytes } = place;
+    return [{ id: `${id}-${hostId()}`, cpuMilli, memoryBytes }];
   }
 
   #sampleFaults(): void {

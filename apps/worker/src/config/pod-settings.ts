@@ -3,7 +3,10 @@ import type { FlagHelp } from "@heddle/node-agent/node-flags";
 
 /** The flags of a worker that runs in Kubernetes, for tasks as Pods. */
 export const POD_FLAGS = {
-  executor: ["KIND", "process or pod: what tasks run as; pod needs Kubernetes (default: process)"],
+  executor: [
+    "KIND",
+    "process, pod or slurm: what tasks run as; pod needs Kubernetes (default: process)",
+  ],
   "pod-gpus": ["RESOURCE[=COUNT]", "resource of the device plugin for Pods, as nvidia.com/gpu"],
   "pod-service": ["NAME", "headless Service over the Pods of tasks (default: heddle-tasks)"],
   "pod-template": ["FILE", "JSON with parts of a Pod that all Pods of tasks get"],
@@ -52,9 +55,10 @@ export function readPodSettings(
   const { executor = "process" } = flags;
   const takes = (flag: keyof typeof POD_FLAGS, what: string) =>
     new AppError("invalid_value", `--${flag} takes ${what}, not ${flags[flag]}`);
-  if (executor !== "process" && executor !== "pod") throw takes("executor", "process or pod");
+  const isKnown = ["process", "pod", "slurm"].includes(executor);
+  if (!isKnown) throw takes("executor", "process, pod or slurm");
   const given = Object.keys(POD_FLAGS).find((flag) => flag !== "executor" && flags[flag]);
-  if (executor === "process") {
+  if (executor !== "pod") {
     if (given === undefined) return undefined;
     throw new AppError("invalid_value", `--${given} is of tasks as Pods: add --executor pod`);
   }

@@ -3,6 +3,7 @@ import type { EngineOptions } from "@heddle/contracts/engine";
 import type { NodeFlags } from "@heddle/node-agent/node-flags";
 import type { WorkerOffer } from "@heddle/node-agent/offer-flags";
 import type { PodSettings } from "./pod-settings.ts";
+import type { SlurmSettings } from "./slurm-settings.ts";
 
 const DEFAULT_MAX_ARTIFACT_BYTES = 50 * 2 ** 30;
 
@@ -16,6 +17,7 @@ export interface WorkerOptions extends NodeFlags, WorkerOffer {
   readonly engineDefaults: EngineOptions;
   /** Absent: tasks are processes and containers of this machine. */
   readonly pods?: PodSettings | undefined;
+  readonly slurm?: SlurmSettings | undefined;
   /** Hosts of weights and inputs besides the Hugging Face hub's. */
   readonly weightsHosts?: readonly string[] | undefined;
 }

@@ -1,14 +1,19 @@
+import { AppError } from "@heddle/base/errors";
 import type { WorkerOptions } from "../config/worker-options.ts";
 import { ContainerExecutor } from "./containers/container-executor.ts";
 import type { Executor } from "./executors/executor.ts";
 import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
 import { PodExecutor } from "./pods/pod-executor.ts";
-import type { PodPlace } from "./pods/pod-place.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
+import { SlurmExecutor } from "./slurm/slurm-executor.ts";
 import type { TaskNode } from "./task-node.ts";
+import type { TaskPlaces } from "./task-places.ts";
 import { pluginsOf } from "./worker-plugins.ts";
+
+const NOT_ISOLATED =
+  "tasks in Slurm run as this worker's user and could read its files and each other's: run the worker as a user of its own, and allow it with --task-isolation optional";
 
 /** The executors that this worker has found, and what it reports of them to the masters. */
 export class WorkerExecutors {
@@ -27,14 +32,19 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
-    podPlace: PodPlace | undefined,
+    { pods, slurm }: TaskPlaces,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
     const { isIsolationOptional } = options;
-    if (podPlace) {
+    if (pods) {
       // The token of the worker's pod may make Pods: no process of a job runs beside it.
-      const pods = await PodExecutor.find(podPlace, id, options.dataDirectory, log);
-      return new WorkerExecutors("none", "", [pods]);
+      const executor = await PodExecutor.find(pods, id, options.dataDirectory, log);
+      return new WorkerExecutors("none", "", [executor]);
+    }
+    if (slurm) {
+      if (isIsolationOptional !== true) throw new AppError("invalid_value", NOT_ISOLATED);
+      const executor = await SlurmExecutor.find(slurm, id, options.dataDirectory, log);
+      return new WorkerExecutors("none", "", [executor]);
     }
     const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
@@ -85,17 +95,12 @@ export class WorkerExecutors {
 
   /** Where tasks find the worker's lease; empty where none looks for it. */
   get leaseFolder(): string {
-    return this.#pods?.leaseFolder ?? "";
+    return this.all.find(({ leaseFolder }) => leaseFolder)?.leaseFolder ?? "";
   }
 
   /** Labels of the node that executors add. */
   get labels(): Readonly<Record<string, string>> {
-    return this.#pods?.labels ?? {};
-  }
-
-  get #pods(): PodExecutor | undefined {
-    const found = this.get("container");
-    return found instanceof PodExecutor ? found : undefined;
+    return Object.assign({}, ...this.all.map(({ labels = {} }) => labels));
   }
 
   /** The container CLI; empty where there is none. */

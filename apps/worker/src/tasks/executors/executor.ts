@@ -3,7 +3,7 @@ import type { TaskPlan } from "../../records/task-plan.ts";
 import type { ProcessScan } from "./process-scan.ts";
 
 /**
- * The port to whatever runs tasks: processes, containers, training, or Pods of Kubernetes. The task table decides when; an executor knows how.
+ * The port to whatever runs tasks: processes, containers, training, Pods of Kubernetes, or jobs of Slurm. The task table decides when; an executor knows how.
  */
 export interface Executor {
   readonly name: string;
@@ -15,6 +15,10 @@ export interface Executor {
   readonly environments?: readonly string[] | undefined;
   /** Its tasks continue while the worker is replaced, until the lease ends. */
   readonly outlivesWorker?: boolean | undefined;
+  /** Where the worker's lease is written for programs elsewhere, which end with it. */
+  readonly leaseFolder?: string | undefined;
+  /** Labels that the node gets. */
+  readonly labels?: Readonly<Record<string, string>> | undefined;
   /** Where the task will be for the others; without a port one is held on the worker's machine. */
   taskAddress?(plan: TaskPlan): { readonly host: string; readonly port?: number | undefined };
   /** Slow preparations of a task, as pulling an image. Rejects with a LaunchError. */

@@ -9,17 +9,17 @@ import {
   type TaskHandle,
   type TaskLaunch,
 } from "../executors/executor.ts";
-import { INHERITED } from "../executors/task-environment.ts";
-import { LEASE_FILE } from "../leases/lease-keeper.ts";
+import { RunnerControl } from "../runners/runner-control.ts";
+import { installRunner, type RunnerFiles, removeOlderRunners } from "../runners/runner-files.ts";
+import { runnerProgram } from "../runners/runner-program.ts";
+import { RunnerTask } from "../runners/runner-task.ts";
 import { KubernetesError } from "./kubernetes-api.ts";
 import type { Pod } from "./kubernetes-types.ts";
-import { PodControl } from "./pod-control.ts";
+import { podEnd } from "./pod-end.ts";
 import { launchFault } from "./pod-faults.ts";
 import { OWNER_LABEL, type PodParts, podManifest } from "./pod-manifest.ts";
 import type { PodPlace } from "./pod-place.ts";
 import { PodStates } from "./pod-states.ts";
-import { PodTask } from "./pod-task.ts";
-import { installRunner, type RunnerFiles, removeOlderRunners } from "./runner-files.ts";
 
 const POLL_MS = 100;
 /** For the image and a place on the node. */
@@ -30,11 +30,12 @@ const REPLACE_TIMEOUT_MS = 60_000;
 /** Where the tasks of a gang meet, in Pods with an address of their own. */
 const RENDEZVOUS_PORT = 29_500;
 
+const DELETED = "its Pod was deleted or evicted, as by `kubectl delete`, a drain or a full node";
+
 /** Runs tasks as Pods on the worker's own node. */
 export class PodExecutor implements Executor {
   readonly name = "container";
   readonly outlivesWorker = true;
-  /** Where the worker's lease is written, which the runners read. */
   readonly leaseFolder: string;
   readonly #place: PodPlace;
   readonly #nodeId: string;
@@ -93,7 +94,10 @@ export class PodExecutor implements Executor {
     const control = controlOf(launch);
     const name = podName(plan.id);
     await this.#removeEarlier(name, signal);
-    await control.create(this.#program(launch, control));
+    await control.create();
+    await control.give(
+      runnerProgram(launch, { control, leaseFolder: this.leaseFolder, isInImage: true }),
+    );
     await writeFile(launch.environment["HEDDLE_PROGRESS_FILE"] ?? "", "", {
       flag: "a",
       mode: 0o600,
@@ -126,14 +130,18 @@ export class PodExecutor implements Executor {
     return strays.length;
   }
 
-  #taskOf({ plan }: TaskLaunch, control: PodControl): PodTask {
+  #taskOf({ plan }: TaskLaunch, control: RunnerControl): RunnerTask {
     const name = podName(plan.id);
-    return new PodTask(name, {
-      control,
-      memoryLimitBytes: plan.spec.memoryBytes,
-      state: () => this.#states.get(name),
-      remove: (graceSeconds) => this.#remove(name, graceSeconds),
-    });
+    return new RunnerTask(
+      { pod: name },
+      {
+        control,
+        memoryLimitBytes: plan.spec.memoryBytes,
+        lostWords: DELETED,
+        place: () => podEnd(this.#states.get(name)),
+        remove: (graceSeconds) => this.#remove(name, graceSeconds),
+      },
+    );
   }
 
   async #create(launch: TaskLaunch, name: string, controlFolder: string): Promise<void> {
@@ -157,27 +165,6 @@ export class PodExecutor implements Executor {
     }
   }
 
-  #program(launch: TaskLaunch, control: PodControl) {
-    const { plan, environment, secretVariables, stdout, stderr, workingDirectory } = launch;
-    const { spec, id, devices } = plan;
-    const named = { ...spec.environment, ...secretVariables };
-    const own = Object.entries(environment).filter(
-      ([name]) => name in named || !(INHERITED.includes(name) || isOfDevices(name)),
-    );
-    const isFirst = id.rank === 0 || spec.hostNetwork || spec.tasks < 2;
-    return {
-      command: spec.command,
-      // A Pod sees its own devices alone, counted from 0.
-      environment: { ...Object.fromEntries(own), HEDDLE_GPUS: [...devices.keys()].join(",") },
-      workingDirectory: spec.workingDirectory === "" ? "" : workingDirectory,
-      home: join(launch.directory, "work"),
-      pipes: control.pipes,
-      logs: [stdout, stderr] as const,
-      leaseFile: join(this.leaseFolder, LEASE_FILE),
-      rendezvousHost: isFirst ? "" : (environment["MASTER_ADDR"] ?? ""),
-    };
-  }
-
   /** Left by an interrupted start, or by the cluster before a restore. */
   async #removeEarlier(name: string, signal: AbortSignal): Promise<void> {
     const path = this.#place.api.path("pods", name);
@@ -199,7 +186,7 @@ export class PodExecutor implements Executor {
   async #until(
     kind: "ready" | "started",
     name: string,
-    control: PodControl,
+    control: RunnerControl,
     timeoutMs: number,
     signal?: AbortSignal,
   ): Promise<void> {
@@ -233,13 +220,8 @@ function manifestOf(launch: TaskLaunch, parts: PodParts): Pod {
   }
 }
 
-/** The devices' indexes on the node mean nothing in a Pod. */
-function isOfDevices(name: string): boolean {
-  return name === "CUDA_VISIBLE_DEVICES" || name === "CUDA_DEVICE_ORDER";
-}
-
-function controlOf({ root, directory }: TaskLaunch): PodControl {
-  return new PodControl(root, directory);
+function controlOf({ root, directory }: TaskLaunch): RunnerControl {
+  return new RunnerControl(root, directory);
 }
 
 /** The name says which task it is, so that no task has two Pods. */

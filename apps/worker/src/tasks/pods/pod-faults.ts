@@ -1,6 +1,6 @@
 import type { LaunchError } from "../executors/executor.ts";
 import type { Pod } from "./kubernetes-types.ts";
-import { isOver } from "./pod-task.ts";
+import { isOver } from "./pod-end.ts";
 
 /** How long Kubernetes may find no room: what the worker's masters know may be of a moment ago. */
 const NO_ROOM_MS = 60_000;

@@ -1,7 +1,7 @@
 import { join, relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
-import type { KubernetesOffer } from "@heddle/node-agent/machine";
+import type { PlaceOffer } from "@heddle/node-agent/machine";
 import type { PodSettings } from "../../config/pod-settings.ts";
 import { KubernetesApi, podAccess } from "./kubernetes-api.ts";
 import {
@@ -27,7 +27,7 @@ export interface SharedPath {
 export class PodPlace {
   readonly api: KubernetesApi;
   readonly settings: PodSettings;
-  readonly offer: KubernetesOffer;
+  readonly offer: PlaceOffer;
   readonly #pod: Pod;
 
   private constructor(
@@ -135,12 +135,13 @@ function subPathOf({ mountPath, subPath = "" }: VolumeMount, path: string): stri
 }
 
 /** The node's allocatable resources without those of the worker's own pod. */
-function offerOf(pod: Pod, node: Node, settings: PodSettings): KubernetesOffer {
+function offerOf(pod: Pod, node: Node, settings: PodSettings): PlaceOffer {
   const { allocatable = {} } = node.status ?? {};
   const requests = pod.spec.containers.map(({ resources }) => resources?.requests ?? {});
   const left = (name: string) =>
     requests.reduce((sum, own) => sum - quantity(own[name]), quantity(allocatable[name]));
   return {
+    id: "pods",
     gpus: devicesOf(node, settings),
     cpuMilli: Math.max(1, Math.floor(left("cpu") * 1_000)),
     memoryBytes: Math.max(1, Math.floor(left("memory"))),

@@ -1,40 +1,47 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
-import type { Pod } from "./kubernetes-types.ts";
-import type { PodControl } from "./pod-control.ts";
-import type { PodEnd } from "./runner/pod-messages.ts";
+import type { RunnerEnd } from "./program/messages.ts";
+import type { RunnerControl } from "./runner-control.ts";
 
 const POLL_MS = 200;
 /** For the answer to an order of a runner that is busy. */
 const ANSWER_MS = 5_000;
-/** A Pod that has ended, or is gone, whose runner has not said how: its report may be delayed. */
+/** A runner that is over, or gone, and has not said how: its report may be delayed. */
 const LAST_WORDS_MS = 10_000;
-/** How long the end waits until Kubernetes has seen it, and the devices are free. */
+/** How long the end waits until the outer system has seen it, and the devices are free. */
 const OVER_MS = 15_000;
-/** A runner that does not obey is removed with its Pod. */
+/** A runner that does not obey is removed from outside. */
 const OBEY_MS = 5_000;
 
-const DELETED = "its Pod was deleted or evicted, as by `kubectl delete`, a drain or a full node";
+/** What the outer system says of a runner that it has. */
+export interface RunnerPlace {
+  /** Nothing of it runs any more. */
+  readonly isOver: boolean;
+  /** What is known of the end of a runner that has not reported it. */
+  readonly unheard?: RunnerEnd | Pick<TaskEnd, "outOfMemory" | "lostBy"> | undefined;
+}
 
-/** A task's Pod as the executor sees and removes it. */
-export interface PodAccess {
-  readonly control: PodControl;
+/** A task's runner as its executor sees and removes it. */
+export interface RunnerAccess {
+  readonly control: RunnerControl;
   /** 0: none. */
   readonly memoryLimitBytes: number;
-  /** Undefined where Kubernetes has none. */
-  state(): Pod | undefined;
+  /** What to say of one that the outer system has taken away. */
+  readonly lostWords: string;
+  /** Undefined where the outer system has none. */
+  place(): RunnerPlace | undefined;
   remove(graceSeconds: number): Promise<void>;
 }
 
-/** A task that runs in a Pod: its runner obeys orders, and says how the program ended. */
-export class PodTask implements TaskHandle {
-  readonly record: { readonly pod: string };
+/** A task in a Pod or a job of Slurm: its runner obeys orders, and says how the program ended. */
+export class RunnerTask implements TaskHandle {
+  readonly record: unknown;
   readonly exited: Promise<TaskEnd>;
-  readonly #access: PodAccess;
+  readonly #access: RunnerAccess;
   #isKilled = false;
 
-  constructor(name: string, access: PodAccess) {
-    this.record = { pod: name };
+  constructor(record: unknown, access: RunnerAccess) {
+    this.record = record;
     this.#access = access;
     this.exited = this.#exited();
   }
@@ -68,7 +75,7 @@ export class PodTask implements TaskHandle {
   /** The next process of this worker takes it over, or the runner ends it with the lease. */
   killNow(): void {}
 
-  /** The kubelet bounds the memory of Pods. */
+  /** The outer system bounds its memory. */
   async usage(): Promise<TaskUsage> {
     return { memoryBytes: 0, processes: 0 };
   }
@@ -82,58 +89,41 @@ export class PodTask implements TaskHandle {
         await this.#gone();
         return this.#endOf(end);
       }
-      const pod = this.#access.state();
-      if (pod && !isOver(pod)) overAtMs = undefined;
+      const place = this.#access.place();
+      if (place && !place.isOver) overAtMs = undefined;
       else overAtMs ??= performance.now();
       if (overAtMs !== undefined && performance.now() - overAtMs > LAST_WORDS_MS) {
-        // A runner that Kubernetes has lost may still be there.
+        // A runner that the outer system has lost may still be there.
         await this.#access.control.order({ kind: "kill" });
         await this.#access.remove(1).catch(() => undefined);
-        return this.#unheardEnd(pod);
+        return this.#unheardEnd(place);
       }
       await delay(POLL_MS);
     }
   }
 
-  /** Waits until the Pod's devices are free, and removes it. */
+  /** Waits until its devices are free, and removes it. */
   async #gone(): Promise<void> {
     const untilMs = performance.now() + OVER_MS;
     for (;;) {
-      const pod = this.#access.state();
-      if (!pod || isOver(pod) || performance.now() > untilMs) break;
+      const place = this.#access.place();
+      if (!place || place.isOver || performance.now() > untilMs) break;
       await delay(POLL_MS / 2);
     }
     // The next sweep finds it.
     await this.#access.remove(1).catch(() => undefined);
   }
 
-  #endOf({ exitCode, signal, isLost, isKilled }: PodEnd): TaskEnd {
+  #endOf({ exitCode, signal, isLost, isKilled }: RunnerEnd): TaskEnd {
     // A SIGKILL that neither this worker nor the runner has sent is that of the memory bound.
     const isOwn = isLost === true || isKilled === true || this.#isKilled;
     const outOfMemory = signal === "SIGKILL" && !isOwn && this.#access.memoryLimitBytes > 0;
-    return { exitCode, signal, outOfMemory, ...(isLost && { lostBy: DELETED }) };
+    return { exitCode, signal, outOfMemory, ...(isLost && { lostBy: this.#access.lostWords }) };
   }
 
-  #unheardEnd(pod: Pod | undefined): TaskEnd {
-    const state = pod?.status?.containerStatuses?.[0]?.state?.terminated;
-    if (state?.reason === "OOMKilled") return { outOfMemory: true };
-    const last = lastWords(state?.message);
-    if (last) return this.#endOf(last);
-    const { reason, message } = pod?.status ?? {};
-    return { lostBy: [reason, message].filter(Boolean).join(": ") || DELETED };
-  }
-}
-
-/** Whether none of its containers runs any more. */
-export function isOver({ status }: Pod): boolean {
-  return status?.phase === "Succeeded" || status?.phase === "Failed";
-}
-
-function lastWords(text = ""): PodEnd | undefined {
-  try {
-    const end = JSON.parse(text) as PodEnd | null;
-    return end?.kind === "end" ? end : undefined;
-  } catch {
-    return undefined;
+  #unheardEnd(place: RunnerPlace | undefined): TaskEnd {
+    const { unheard } = place ?? {};
+    if (unheard && "kind" in unheard) return this.#endOf(unheard);
+    return unheard ?? { lostBy: this.#access.lostWords };
   }
 }

@@ -16,16 +16,16 @@ import { constants as system } from "node:os";
 import { join } from "node:path";
 import {
   CONTROL_FILES,
-  type PodEnd,
-  type PodEvent,
-  type PodOrder,
-  type PodProgram,
-} from "./pod-messages.ts";
-import { signalAll } from "./pod-processes.ts";
+  type RunnerEnd,
+  type RunnerEvent,
+  type RunnerOrder,
+  type RunnerProgram,
+} from "./messages.ts";
+import { isFirst, signalAll } from "./own-processes.ts";
 import { ProgramOutput } from "./program-output.ts";
 import { WatchedLease } from "./watched-lease.ts";
 
-// The first process of a task's Pod. It runs the program, copies its output, obeys the worker's
+// The first process of a task's Pod, or of its job in Slurm. It runs the program, copies its output, obeys the worker's
 // orders, and kills everything when the worker's lease has ended. The worker copies it to its nodes:
 // it imports only what lies beside it.
 
@@ -40,10 +40,11 @@ const CANNOT_EXECUTE = 126;
 const TERMINATION_LOG = "/dev/termination-log";
 
 const folder = process.argv[2] ?? "";
-const program = JSON.parse(readFileSync(join(folder, CONTROL_FILES.program), "utf8")) as PodProgram;
+const program = JSON.parse(
+  readFileSync(join(folder, CONTROL_FILES.program), "utf8"),
+) as RunnerProgram;
 // It may have secrets. Only this process reads it, once.
 rmSync(join(folder, CONTROL_FILES.program));
-const orders = openSync(join(folder, CONTROL_FILES.orders), constants.O_RDONLY);
 const lease = new WatchedLease(program.leaseFile);
 let offset = 0;
 let child: ChildProcess | undefined;
@@ -52,8 +53,6 @@ let isKilling = false;
 let isKilled = false;
 let isLost = false;
 
-if (process.pid !== 1)
-  throw new Error("the runner kills all other processes: it must be the first");
 process.on("SIGTERM", onTerminate);
 say({ kind: "ready" });
 setInterval(tick, TICK_MS);
@@ -67,7 +66,7 @@ function tick(): void {
   if (isKilling) signalAll("SIGKILL");
 }
 
-function obey(order: PodOrder): void {
+function obey(order: RunnerOrder): void {
   if (order.kind === "start") void start();
   else if (order.kind === "signal") {
     const count = signalAll(order.signal, order.onlyCaught);
@@ -85,7 +84,7 @@ function kill(): void {
   if (!child) end({ kind: "end", signal: "SIGKILL", isLost, isKilled });
 }
 
-/** Kubernetes deletes the Pod, as for a node that is drained. */
+/** Kubernetes deletes the Pod, as for a node that is drained, or Slurm cancels the job. */
 function onTerminate(): void {
   isLost = true;
   if (!child) end({ kind: "end", signal: "SIGTERM", isLost });
@@ -162,16 +161,16 @@ function fail(error: unknown): void {
   const [name] = program.command;
   const words =
     code === "ENOENT" || code === "EACCES"
-      ? `the image has no program ${JSON.stringify(name)} that its user ${process.getuid?.()} may run, or not the working directory ${program.workingDirectory || process.cwd()}`
+      ? `the ${isFirst ? "image" : "node"} has no program ${JSON.stringify(name)} that its user ${process.getuid?.()} may run, or not the working directory ${program.workingDirectory || process.cwd()}`
       : message;
   say({ kind: "failed", message: words });
   process.exit(CANNOT_EXECUTE);
 }
 
-function end(how: PodEnd): void {
+function end(how: RunnerEnd): void {
   say(how);
   try {
-    writeFileSync(TERMINATION_LOG, JSON.stringify(how));
+    if (isFirst) writeFileSync(TERMINATION_LOG, JSON.stringify(how));
   } catch {
     // The worker has read it from the event.
   }
@@ -179,7 +178,7 @@ function end(how: PodEnd): void {
   process.exit(how.exitCode ?? 128 + (signals[how.signal ?? ""] ?? 0));
 }
 
-function say(event: PodEvent): void {
+function say(event: RunnerEvent): void {
   try {
     appendFileSync(join(folder, CONTROL_FILES.events), `${JSON.stringify(event)}\n`);
   } catch {
@@ -188,7 +187,17 @@ function say(event: PodEvent): void {
 }
 
 /** The complete lines that were added; the worker writes each at once. */
-function newOrders(): PodOrder[] {
+function newOrders(): RunnerOrder[] {
+  // Opened each time: a file system of a network shows only then what others have added.
+  const orders = openSync(join(folder, CONTROL_FILES.orders), constants.O_RDONLY);
+  try {
+    return ordersIn(orders);
+  } finally {
+    closeSync(orders);
+  }
+}
+
+function ordersIn(orders: number): RunnerOrder[] {
   const size = Math.min(fstatSync(orders).size - offset, MAX_ORDERS_BYTES);
   if (size <= 0) return [];
   const bytes = Buffer.alloc(size);
@@ -200,7 +209,7 @@ function newOrders(): PodOrder[] {
     .filter((line) => line !== "")
     .flatMap((line) => {
       try {
-        return [JSON.parse(line) as PodOrder];
+        return [JSON.parse(line) as RunnerOrder];
       } catch {
         return [];
       }

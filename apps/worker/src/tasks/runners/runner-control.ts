@@ -6,10 +6,10 @@ import { promisify } from "node:util";
 import { makeDirectoryBeneath, openFileBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 import {
   CONTROL_FILES,
-  type PodEvent,
-  type PodOrder,
-  type PodProgram,
-} from "./runner/pod-messages.ts";
+  type RunnerEvent,
+  type RunnerOrder,
+  type RunnerProgram,
+} from "./program/messages.ts";
 
 const APPEND = constants.O_WRONLY | constants.O_APPEND;
 const MAX_READ_BYTES = 64 * 1024;
@@ -17,19 +17,19 @@ const MAX_EVENTS = 4_096;
 const MAKE_TIMEOUT_MS = 10_000;
 
 type Order =
-  | Omit<Extract<PodOrder, { kind: "signal" }>, "id">
+  | Omit<Extract<RunnerOrder, { kind: "signal" }>, "id">
   | { readonly kind: "start" | "kill" };
 
 /**
- * The worker's side of the folder that it shares with the runner in a task's Pod. The program may
+ * The worker's side of the folder that it shares with a task's runner elsewhere. The program may
  * write there too: no link is followed, and what cannot be read is skipped.
  */
-export class PodControl {
+export class RunnerControl {
   /** Absolute. */
   readonly folder: string;
   readonly #root: string;
   readonly #name: string;
-  readonly #events: PodEvent[] = [];
+  readonly #events: RunnerEvent[] = [];
   #offset = 0;
 
   /** `directory` is the task's, below the `root` of all tasks. */
@@ -44,12 +44,17 @@ export class PodControl {
   }
 
   /** Makes the folder for a runner that has not begun. */
-  async create(program: PodProgram): Promise<void> {
+  async create(): Promise<void> {
     await makeDirectoryBeneath(this.#root, this.#name);
-    const { program: file, orders, events } = CONTROL_FILES;
-    await replaceFileBeneath(this.#root, this.#in(file), JSON.stringify(program));
+    const { orders, events } = CONTROL_FILES;
     for (const name of [orders, events]) await replaceFileBeneath(this.#root, this.#in(name), "");
     await promisify(execFile)("mkfifo", ["-m", "600", ...this.pipes], { timeout: MAKE_TIMEOUT_MS });
+  }
+
+  /** Says what to run, which the runner removes as it reads it: there may be secrets in it. */
+  async give(program: RunnerProgram): Promise<void> {
+    const text = JSON.stringify(program);
+    await replaceFileBeneath(this.#root, this.#in(CONTROL_FILES.program), text);
   }
 
   /** Returns the order's id. */
@@ -65,7 +70,7 @@ export class PodControl {
   }
 
   /** All events until now, from the first on. */
-  async events(): Promise<readonly PodEvent[]> {
+  async events(): Promise<readonly RunnerEvent[]> {
     const file = await openFileBeneath(this.#root, this.#in(CONTROL_FILES.events));
     try {
       const bytes = Buffer.alloc(MAX_READ_BYTES);
@@ -89,9 +94,9 @@ export class PodControl {
   }
 }
 
-function eventOf(line: string): PodEvent[] {
+function eventOf(line: string): RunnerEvent[] {
   try {
-    const event = JSON.parse(line) as PodEvent | null;
+    const event = JSON.parse(line) as RunnerEvent | null;
     return event !== null && typeof event === "object" && "kind" in event ? [event] : [];
   } catch {
     return [];

@@ -15,7 +15,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const extension = import.meta.url.slice(import.meta.url.lastIndexOf("."));
-const main = fileURLToPath(new URL(`./runner/pod-runner-main${extension}`, import.meta.url));
+const main = fileURLToPath(new URL(`./program/runner-main${extension}`, import.meta.url));
 
 /** Libraries that Node itself needs, in whatever folder. */
 const LIBRARY = /^(lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s|atomic)[.-]|ld-)/;
@@ -23,9 +23,9 @@ const LIBRARY = /^(lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s|atomic)[.-]|ld-)/;
 const LOOKUP = ["libresolv.so.2", "libnss_dns.so.2", "libnss_files.so.2"];
 const LOADER = /^ld-(linux|musl)/;
 
-/** What the first process of a Pod is started with, whatever its image has. */
+/** What a runner is started with, whatever its image or node has. */
 export interface RunnerFiles {
-  /** Mounted into the Pods. */
+  /** Runners see it under the same name. */
   readonly folder: string;
   readonly command: readonly string[];
 }
@@ -65,7 +65,7 @@ export async function installRunner(parent: string): Promise<RunnerFiles> {
   };
 }
 
-/** Removes those of earlier versions, which no Pod must be using. */
+/** Removes those of earlier versions, which no runner must be using. */
 export async function removeOlderRunners({ folder }: RunnerFiles): Promise<void> {
   const parent = dirname(folder);
   for (const name of await readdir(parent)) {

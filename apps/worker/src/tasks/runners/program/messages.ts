@@ -1,17 +1,17 @@
 /**
- * The messages of the worker and the runner in a task's Pod, by files in a folder that both see.
+ * The messages of the worker and a task's runner elsewhere, by files in a folder that both see.
  * Files work with every container runtime, and neither needs the other to be alive.
  */
 export const CONTROL_FILES = {
-  /** What to run, written before the Pod is made. */
+  /** What to run, written before the runner reads it. */
   program: "program.json",
   /** Orders of the worker and events of the runner, one line of JSON each. */
   orders: "orders.jsonl",
   events: "events.jsonl",
 } as const;
 
-/** The program of a Pod, and where its runner finds the rest. */
-export interface PodProgram {
+/** The program of a task, and where its runner finds the rest. */
+export interface RunnerProgram {
   readonly command: readonly string[];
   /** In addition to the image's. */
   readonly environment: Readonly<Record<string, string>>;
@@ -29,29 +29,29 @@ export interface PodProgram {
 }
 
 /** An order of the worker. Each has an id of its own. */
-export type PodOrder = { readonly id: string } & (
+export type RunnerOrder = { readonly id: string } & (
   | { readonly kind: "start" }
   | { readonly kind: "kill" }
   | { readonly kind: "signal"; readonly signal: NodeJS.Signals; readonly onlyCaught: boolean }
 );
 
 /** How a program ended. */
-export interface PodEnd {
+export interface RunnerEnd {
   readonly kind: "end";
   readonly exitCode?: number;
   readonly signal?: string;
-  /** Kubernetes ended the Pod, or the worker's lease has ended. */
+  /** The outer system ended it, or the worker's lease has ended. */
   readonly isLost?: boolean;
   /** The worker ordered to kill it. */
   readonly isKilled?: boolean;
 }
 
 /** An event of the runner. */
-export type PodEvent =
+export type RunnerEvent =
   | { readonly kind: "ready" }
   | { readonly kind: "started" }
   /** The program cannot be started. */
   | { readonly kind: "failed"; readonly message: string }
   /** The number of processes that got the order's signal. */
   | { readonly kind: "answer"; readonly id: string; readonly count: number }
-  | PodEnd;
+  | RunnerEnd;
