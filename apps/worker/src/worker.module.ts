@@ -4,8 +4,8 @@ import type { WorkerOptions } from "./config/worker-options.ts";
 import type { EnginePorts } from "./inference/engine-ports.ts";
 import { inferenceModule } from "./inference/inference.module.ts";
 import { ExecutorsModule } from "./tasks/executors.module.ts";
-import { taskPlacesModule } from "./tasks/task-places.module.ts";
-import type { TaskPlaces } from "./tasks/task-places.ts";
+import { outerPlacesModule } from "./tasks/outer-places.module.ts";
+import type { OuterPlaces } from "./tasks/outer-places.ts";
 import { TaskSessionsModule } from "./tasks/task-sessions.module.ts";
 import { TaskTableModule } from "./tasks/task-table.module.ts";
 import { WorkerState } from "./worker-state.ts";
@@ -21,14 +21,14 @@ export function workerModule(
   node: DynamicModule,
   options: WorkerOptions,
   engines: EnginePorts,
-  places: TaskPlaces,
+  places: OuterPlaces,
 ): DynamicModule {
   return {
     module: WorkerModule,
     imports: [
       node,
       workerConfigModule(options),
-      taskPlacesModule(places),
+      outerPlacesModule(places),
       ExecutorsModule,
       TaskTableModule,
       TaskSessionsModule,

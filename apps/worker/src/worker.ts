@@ -4,7 +4,7 @@ import { nodeModule, startNode } from "@heddle/node-agent/start-node";
 import type { Log } from "@heddle/observability/logger";
 import type { WorkerOptions } from "./config/worker-options.ts";
 import type { EnginePorts } from "./inference/engine-ports.ts";
-import { TaskPlaces } from "./tasks/task-places.ts";
+import { OuterPlaces } from "./tasks/outer-places.ts";
 import { workerModule } from "./worker.module.ts";
 import { WorkerState } from "./worker-state.ts";
 
@@ -15,7 +15,7 @@ export async function startWorker(
   log: Log,
 ): Promise<RunningNode> {
   const { version } = options;
-  const places = await TaskPlaces.find(options);
+  const places = await OuterPlaces.find(options);
   const machine = { ...options, place: places.offer };
   const node = nodeModule({ role: "worker", flags: options, version, log, machine });
   return startNode(workerModule(node, options, ports, places), WorkerState);

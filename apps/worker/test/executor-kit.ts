@@ -1,3 +1,4 @@
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { statSync } from "node:fs";
 import { join } from "node:path";
@@ -30,133 +31,162 @@ export interface ExecutorUnderTest {
 export function executorCases(executor: ExecutorUnderTest): void {
   const { title, why } = executor;
   if (why !== undefined) console.log(`${title} are not tested: ${why}`);
-  const sh = (line: string): Partial<TaskSpec> => ({
-    ...executor.spec,
-    command: ["/bin/sh", "-c", line],
+  describe.skipIf(why !== undefined)(title, { timeout }, () => {
+    const at = new Tried(executor);
+    beforeAll(() => at.begin(), timeout);
+    afterAll(() => at.leader.close(), timeout);
+    endsOfPrograms(at);
+    stops(at);
+    restarts(at);
+  });
+}
+
+/** An executor with its worker and a leader. */
+class Tried {
+  readonly executor: ExecutorUnderTest;
+  readonly leader = new TestLeader();
+  worker!: ChildProcess;
+  session!: LeaderSession;
+
+  constructor(executor: ExecutorUnderTest) {
+    this.executor = executor;
+  }
+
+  get title(): string {
+    return this.executor.title;
+  }
+
+  async begin(): Promise<void> {
+    await this.leader.listen();
+    this.worker = await this.startWorker();
+    this.session = this.leader.open();
+  }
+
+  startWorker(of = this.leader): Promise<ChildProcess> {
+    return of.startWorker(this.executor.settings(), this.executor.environment());
+  }
+
+  sh(line: string): Partial<TaskSpec> {
+    return { ...this.executor.spec, command: ["/bin/sh", "-c", line] };
+  }
+
+  /** As `session.start`, for executors that take long. */
+  async start(spec: Partial<TaskSpec>, rank: number, by = this.session): Promise<void> {
+    await by.lease(spec, taskId(rank));
+    by.send({ start: { task: taskId(rank), peers: [] } });
+    await by.reaches("running", taskId(rank), patienceMs);
+  }
+}
+
+/** Output, exit codes, and what is left. */
+function endsOfPrograms(at: Tried): void {
+  it.concurrent(`${at.title}: bytes, variables and exit code return as they are`, async () => {
+    const lines = [
+      "i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done",
+      `printf 'a\\000\\303\\251%s' "$GREETING"; echo oh >&2; echo again > /dev/stderr; exit 7`,
+    ];
+    const environment = { GREETING: `two\nlines "a" 'b' $c` };
+    await at.start({ ...at.sh(lines.join("\n")), environment }, 0);
+    const { exit } = await at.session.reaches("exited", taskId(0), patienceMs);
+    expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
+    await until("the log was received", () => at.leader.isComplete(0), patienceMs);
+    const counted = Array.from({ length: 5_000 }, (_, index) => `line ${index}\n`).join("");
+    expect(at.leader.log(0)).toBe(`${counted}a\0é${environment.GREETING}`);
+    await until("the other too", () => at.leader.isComplete(0, "stderr"), patienceMs);
+    expect(at.leader.log(0, "stderr")).toBe("oh\nagain\n");
   });
 
-  describe.skipIf(why !== undefined)(title, { timeout }, () => {
-    const leader = new TestLeader();
-    const startWorker = (of = leader) =>
-      of.startWorker(executor.settings(), executor.environment());
-    let worker: Awaited<ReturnType<typeof startWorker>>;
-    let session: LeaderSession;
-    beforeAll(async () => {
-      await leader.listen();
-      worker = await startWorker();
-      session = leader.open();
-    }, timeout);
-    afterAll(() => leader.close(), timeout);
+  it.concurrent(`${at.title}: a program that is not there is named`, async () => {
+    await at.session.lease({ ...at.executor.spec, command: ["/no-program"] }, taskId(3));
+    at.session.send({ start: { task: taskId(3), peers: [] } });
+    const { exit } = await at.session.reaches("exited", taskId(3), patienceMs);
+    expect(exit?.reason).toBe("LaunchFailed");
+    expect(exit?.message).toContain("/no-program");
+  });
 
-    /** As `session.start`, for executors that take long. */
-    async function start(spec: Partial<TaskSpec>, rank: number, by = session): Promise<void> {
-      await by.lease(spec, taskId(rank));
-      by.send({ start: { task: taskId(rank), peers: [] } });
-      await by.reaches("running", taskId(rank), patienceMs);
-    }
+  it.concurrent(`${at.title}: what a program leaves running ends with it`, async () => {
+    const line = "(while :; do echo on; sleep 0.1; done) & sleep 0.5; exit 3";
+    await at.start(at.sh(line), 4);
+    const { exit } = await at.session.reaches("exited", taskId(4), patienceMs);
+    expect(exit).toMatchObject({ exitCode: 3 });
+    const { size } = statSync(stdoutOf(at.leader, 4));
+    await delay(500);
+    expect(statSync(stdoutOf(at.leader, 4)).size).toBe(size);
+  });
+}
 
-    it.concurrent(`${title}: bytes, variables and exit code return as they are`, async () => {
-      const lines = [
-        "i=0; while [ $i -lt 5000 ]; do echo line $i; i=$((i+1)); done",
-        `printf 'a\\000\\303\\251%s' "$GREETING"; echo oh >&2; echo again > /dev/stderr; exit 7`,
-      ];
-      const environment = { GREETING: `two\nlines "a" 'b' $c` };
-      await start({ ...sh(lines.join("\n")), environment }, 0);
-      const { exit } = await session.reaches("exited", taskId(0), patienceMs);
-      expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
-      await until("the log was received", () => leader.isComplete(0), patienceMs);
-      const counted = Array.from({ length: 5_000 }, (_, index) => `line ${index}\n`).join("");
-      expect(leader.log(0)).toBe(`${counted}a\0é${environment.GREETING}`);
-      await until("the other too", () => leader.isComplete(0, "stderr"), patienceMs);
-      expect(leader.log(0, "stderr")).toBe("oh\nagain\n");
+/** What a stop does. */
+function stops(at: Tried): void {
+  it.concurrent(`${at.title}: a program that ignores SIGTERM ends after its grace`, async () => {
+    await at.start(at.sh("trap '' TERM; echo up; while :; do sleep 0.2; done"), 1);
+    await until("it is up", () => at.leader.log(1) === "up\n", patienceMs);
+    at.session.send({
+      stop: { task: taskId(1), checkpoint: false, graceMs: 300, why: "cancelled" },
     });
+    const { exit } = await at.session.reaches("exited", taskId(1), patienceMs);
+    expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
+  });
 
-    it.concurrent(`${title}: a program that ignores SIGTERM ends after its grace`, async () => {
-      await start(sh("trap '' TERM; echo up; while :; do sleep 0.2; done"), 1);
-      await until("it is up", () => leader.log(1) === "up\n", patienceMs);
-      session.send({
-        stop: { task: taskId(1), checkpoint: false, graceMs: 300, why: "cancelled" },
-      });
-      const { exit } = await session.reaches("exited", taskId(1), patienceMs);
-      expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
+  it.concurrent(`${at.title}: a stop asks for a checkpoint, then the program leaves`, async () => {
+    const line =
+      'trap \'echo {\\"checkpoint\\":\\"c2\\"} >> $HEDDLE_PROGRESS_FILE\' USR1; trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.1; done';
+    await at.start(at.sh(line), 2);
+    await until("it is up", () => at.leader.log(2) === "up\n", patienceMs);
+    at.session.send({
+      stop: { task: taskId(2), checkpoint: true, graceMs: 60_000, why: "preempted" },
     });
+    const { exit, progress } = await at.session.reaches("exited", taskId(2), patienceMs);
+    expect(exit).toMatchObject({ exitCode: 0, asked: true, reason: "" });
+    expect(progress?.checkpoint).toBe("c2");
+    await until("the log was received", () => at.leader.isComplete(2), patienceMs);
+    expect(at.leader.log(2)).toBe("up\nbye\n");
+  });
+}
 
-    it.concurrent(`${title}: a stop asks for a checkpoint, then the program leaves`, async () => {
-      const line =
-        'trap \'echo {\\"checkpoint\\":\\"c2\\"} >> $HEDDLE_PROGRESS_FILE\' USR1; trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.1; done';
-      await start(sh(line), 2);
-      await until("it is up", () => leader.log(2) === "up\n", patienceMs);
-      session.send({
-        stop: { task: taskId(2), checkpoint: true, graceMs: 60_000, why: "preempted" },
-      });
-      const { exit, progress } = await session.reaches("exited", taskId(2), patienceMs);
-      expect(exit).toMatchObject({ exitCode: 0, asked: true, reason: "" });
-      expect(progress?.checkpoint).toBe("c2");
-      await until("the log was received", () => leader.isComplete(2), patienceMs);
-      expect(leader.log(2)).toBe("up\nbye\n");
-    });
+/** A worker that is killed. */
+function restarts(at: Tried): void {
+  it(`${at.title}: a worker that is killed and starts again takes its tasks over`, async () => {
+    await at.start(at.sh("i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done"), 5);
+    await until("there are lines", () => at.leader.log(5).includes("5\n"), patienceMs);
+    const ended = once(at.worker, "exit");
+    at.worker.kill("SIGKILL");
+    at.session.close();
+    await ended;
+    at.worker = await at.startWorker();
+    at.session = at.leader.open(2);
+    const { exit } = await at.session.reaches("exited", taskId(5), patienceMs);
+    expect(exit).toMatchObject({ exitCode: 0, reason: "" });
+    await until("the log was received", () => at.leader.isComplete(5), patienceMs);
+    expect(at.leader.log(5)).toBe([...Array(60).keys(), ""].join("\n"));
+    expect(at.executor.remains(at.leader.nodeId)).toEqual([]);
+  });
 
-    it.concurrent(`${title}: a program that is not there is named`, async () => {
-      await session.lease({ ...executor.spec, command: ["/no-program"] }, taskId(3));
-      session.send({ start: { task: taskId(3), peers: [] } });
-      const { exit } = await session.reaches("exited", taskId(3), patienceMs);
-      expect(exit?.reason).toBe("LaunchFailed");
-      expect(exit?.message).toContain("/no-program");
-    });
-
-    it.concurrent(`${title}: what a program leaves running ends with it`, async () => {
-      const line = "(while :; do echo on; sleep 0.1; done) & sleep 0.5; exit 3";
-      await start(sh(line), 4);
-      const { exit } = await session.reaches("exited", taskId(4), patienceMs);
-      expect(exit).toMatchObject({ exitCode: 3 });
-      const { size } = statSync(stdoutOf(leader, 4));
-      await delay(500);
-      expect(statSync(stdoutOf(leader, 4)).size).toBe(size);
-    });
-
-    it(`${title}: a worker that is killed and starts again takes its tasks over`, async () => {
-      await start(sh("i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done"), 5);
-      await until("there are lines", () => leader.log(5).includes("5\n"), patienceMs);
-      const ended = once(worker, "exit");
-      worker.kill("SIGKILL");
-      session.close();
-      await ended;
-      worker = await startWorker();
-      session = leader.open(2);
-      const { exit } = await session.reaches("exited", taskId(5), patienceMs);
-      expect(exit).toMatchObject({ exitCode: 0, reason: "" });
-      await until("the log was received", () => leader.isComplete(5), patienceMs);
-      expect(leader.log(5)).toBe([...Array(60).keys(), ""].join("\n"));
-      expect(executor.remains(leader.nodeId)).toEqual([]);
-    });
-
-    it(`${title}: a program ends with the lease of a worker that is killed`, async () => {
-      const own = new TestLeader();
-      onTestFinished(() => own.close());
-      await own.listen();
-      const killed = await startWorker(own);
-      const early = own.open(1, SHORT_LEASE_MS);
-      await start(sh("while :; do echo on; sleep 0.1; done"), 0, early);
-      await until("there are lines", () => own.log() !== "", patienceMs);
-      const { nodeId } = own;
-      killed.kill("SIGKILL");
-      early.close();
-      let size = -1;
-      await until(
-        "the program is silent",
-        async () => {
-          const before = size;
-          ({ size } = statSync(stdoutOf(own, 0)));
-          await delay(1_000);
-          return before === size;
-        },
-        patienceMs,
-      );
-      await startWorker(own);
-      const { exit } = await own.open(2).reaches("exited", taskId(0), patienceMs);
-      expect(exit?.reason).toBe("NodeLost");
-      await until("nothing is left", () => executor.remains(nodeId).length === 0, patienceMs);
-    });
+  it(`${at.title}: a program ends with the lease of a worker that is killed`, async () => {
+    const own = new TestLeader();
+    onTestFinished(() => own.close());
+    await own.listen();
+    const killed = await at.startWorker(own);
+    const early = own.open(1, SHORT_LEASE_MS);
+    await at.start(at.sh("while :; do echo on; sleep 0.1; done"), 0, early);
+    await until("there are lines", () => own.log() !== "", patienceMs);
+    const { nodeId } = own;
+    killed.kill("SIGKILL");
+    early.close();
+    let size = -1;
+    await until(
+      "the program is silent",
+      async () => {
+        const before = size;
+        ({ size } = statSync(stdoutOf(own, 0)));
+        await delay(1_000);
+        return before === size;
+      },
+      patienceMs,
+    );
+    await at.startWorker(own);
+    const { exit } = await own.open(2).reaches("exited", taskId(0), patienceMs);
+    expect(exit?.reason).toBe("NodeLost");
+    await until("nothing is left", () => at.executor.remains(nodeId).length === 0, patienceMs);
   });
 }
 

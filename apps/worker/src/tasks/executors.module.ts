@@ -1,8 +1,8 @@
 import { Module } from "@nestjs/common";
 import { checkpointRootOf, WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
 import { Isolation } from "./isolation/isolation.ts";
+import { OuterPlaces } from "./outer-places.ts";
 import { TASK_NODE, type TaskNode } from "./task-node.ts";
-import { TaskPlaces } from "./task-places.ts";
 import { WorkerExecutors } from "./worker-executors.ts";
 import { pluginFolders } from "./worker-plugins.ts";
 
@@ -12,7 +12,7 @@ import { pluginFolders } from "./worker-plugins.ts";
     { provide: Isolation, inject: [WORKER_OPTIONS, TASK_NODE], useFactory: findIsolation },
     {
       provide: WorkerExecutors,
-      inject: [TASK_NODE, Isolation, WORKER_OPTIONS, TaskPlaces],
+      inject: [TASK_NODE, Isolation, WORKER_OPTIONS, OuterPlaces],
       useFactory: WorkerExecutors.find,
     },
   ],

@@ -3,13 +3,13 @@ import type { WorkerOptions } from "../config/worker-options.ts";
 import { ContainerExecutor } from "./containers/container-executor.ts";
 import type { Executor } from "./executors/executor.ts";
 import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
+import type { OuterPlaces } from "./outer-places.ts";
 import { PodExecutor } from "./pods/pod-executor.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
 import { SlurmExecutor } from "./slurm/slurm-executor.ts";
 import type { TaskNode } from "./task-node.ts";
-import type { TaskPlaces } from "./task-places.ts";
 import { pluginsOf } from "./worker-plugins.ts";
 
 const NOT_ISOLATED =
@@ -32,7 +32,7 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
-    { pods, slurm }: TaskPlaces,
+    { pods, slurm }: OuterPlaces,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
     const { isIsolationOptional } = options;

@@ -6,7 +6,7 @@ import type { RunnerControl } from "./runner-control.ts";
 const POLL_MS = 200;
 /** For the answer to an order of a runner that is busy. */
 const ANSWER_MS = 5_000;
-/** A runner that is over, or gone, and has not said how: its report may be delayed. */
+/** A runner that has ended, or is gone, and has not said how: its report may be delayed. */
 const LAST_WORDS_MS = 10_000;
 /** How long the end waits until the outer system has seen it, and the devices are free. */
 const OVER_MS = 15_000;

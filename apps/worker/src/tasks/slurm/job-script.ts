@@ -6,7 +6,7 @@ import { CONTROL_FILES } from "../runners/program/messages.ts";
 const RUNNER_BYTES = 96 * 2 ** 20;
 /** A job that outlives its worker, its lease and its runner ends this long after its maximum. */
 const DEADLINE_SLACK_MIN = 5;
-/** How long a job waits to be told what to run: its worker may be busy. */
+/** How long a job waits for what it is to run: its worker may be busy. */
 const MAX_WAIT_S = 120;
 
 /** The options of sbatch for a task. */

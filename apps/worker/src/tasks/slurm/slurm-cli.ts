@@ -12,7 +12,7 @@ const MAX_CALLS = 4;
 const MAX_WAITING = 4_096;
 
 /** A command of Slurm that failed, or that timed out. */
-export class SlurmError extends Error {}
+class SlurmError extends Error {}
 
 const calls = new LimitedQueue(
   { running: MAX_CALLS, waiting: MAX_WAITING },

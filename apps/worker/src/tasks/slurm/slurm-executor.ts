@@ -14,7 +14,7 @@ import { installRunner, type RunnerFiles, removeOlderRunners } from "../runners/
 import { runnerProgram } from "../runners/runner-program.ts";
 import { RunnerTask } from "../runners/runner-task.ts";
 import { jobOptions, jobScript } from "./job-script.ts";
-import { isOver, placeOf, type SlurmJob, SlurmJobs, wordsOf } from "./slurm-jobs.ts";
+import { hasJobEnded, jobWords, placeOf, type SlurmJob, SlurmJobs } from "./slurm-jobs.ts";
 import type { SlurmPlace } from "./slurm-place.ts";
 
 const POLL_MS = 100;
@@ -165,7 +165,7 @@ export class SlurmExecutor implements Executor {
       const job = this.#jobs.get(name);
       if (job?.state === "RUNNING") return;
       const waitedMs = performance.now() - sinceMs;
-      if (job && isOver(job)) throw this.#lost(name, wordsOf(job));
+      if (job && hasJobEnded(job)) throw this.#lost(name, jobWords(job));
       if (!job && waitedMs > GONE_MS) throw this.#lost(name, "it was removed");
       if (job?.state === "PENDING" && HOPELESS.test(job.reason)) {
         throw new LaunchError("Unsatisfiable", `Slurm will not run the task's job: ${job.reason}`);
@@ -191,8 +191,8 @@ export class SlurmExecutor implements Executor {
       }
       const job = this.#jobs.get(name);
       const waitedMs = performance.now() - sinceMs;
-      const isGone = job ? isOver(job) : waitedMs > GONE_MS;
-      if (isGone) throw this.#lost(name, `${job ? wordsOf(job) : "it was removed"}. ${SHARED}`);
+      const isGone = job ? hasJobEnded(job) : waitedMs > GONE_MS;
+      if (isGone) throw this.#lost(name, `${job ? jobWords(job) : "it was removed"}. ${SHARED}`);
       if (waitedMs > START_TIMEOUT_MS) {
         throw this.#lost(name, `it is silent for ${START_TIMEOUT_MS / 1_000} s. ${SHARED}`);
       }
@@ -215,7 +215,7 @@ const SHARED =
   "The nodes of Slurm must see the worker's data directory under the same name, as on a shared file system";
 
 function isLive(job: SlurmJob | undefined): boolean {
-  return job !== undefined && !isOver(job);
+  return job !== undefined && !hasJobEnded(job);
 }
 
 function controlOf({ root, directory }: TaskLaunch): RunnerControl {

@@ -54,9 +54,9 @@ export class SlurmJobs {
     return this.#submitted.get(name) ?? this.#jobs.get(name);
   }
 
-  /** The names of those that are not over. */
+  /** The names of those that have not ended. */
   get live(): readonly string[] {
-    return [...this.#jobs].flatMap(([name, job]) => (isOver(job) ? [] : [name]));
+    return [...this.#jobs].flatMap(([name, job]) => (hasJobEnded(job) ? [] : [name]));
   }
 
   /** Rejects with a SlurmError, with what Slurm says. */
@@ -110,22 +110,22 @@ export class SlurmJobs {
   }
 }
 
-/** One that runs comes before a later one that is over. */
+/** One that runs comes before a later one that has ended. */
 function rankOf(job: SlurmJob): number {
-  return isOver(job) ? job.id : job.id + 2 ** 40;
+  return hasJobEnded(job) ? job.id : job.id + 2 ** 40;
 }
 
-export function isOver({ state }: SlurmJob): boolean {
+export function hasJobEnded({ state }: SlurmJob): boolean {
   return OVER.has(state);
 }
 
 /** What Slurm says of a task's job, and of the end of a runner that has not reported it. */
 export function placeOf(job: SlurmJob | undefined): RunnerPlace | undefined {
-  if (!job || !isOver(job)) return job && { isOver: false };
+  if (!job || !hasJobEnded(job)) return job && { isOver: false };
   if (job.state === "OUT_OF_MEMORY") return { isOver: true, unheard: { outOfMemory: true } };
-  return { isOver: true, unheard: { lostBy: `Slurm ended its job ${job.id}: ${wordsOf(job)}` } };
+  return { isOver: true, unheard: { lostBy: `Slurm ended its job ${job.id}: ${jobWords(job)}` } };
 }
 
-export function wordsOf({ state, reason }: SlurmJob): string {
+export function jobWords({ state, reason }: SlurmJob): string {
   return reason === "" || reason === "None" ? state : `${state}, ${reason}`;
 }

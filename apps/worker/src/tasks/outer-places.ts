@@ -4,7 +4,7 @@ import { PodPlace } from "./pods/pod-place.ts";
 import { SlurmPlace } from "./slurm/slurm-place.ts";
 
 /** Where a worker's tasks run in place of its own machine; at most one of them. */
-export class TaskPlaces {
+export class OuterPlaces {
   readonly pods: PodPlace | undefined;
   readonly slurm: SlurmPlace | undefined;
 
@@ -14,8 +14,8 @@ export class TaskPlaces {
   }
 
   /** Rejects where an outer system does not answer. */
-  static async find({ pods, slurm }: WorkerOptions): Promise<TaskPlaces> {
-    return new TaskPlaces(
+  static async find({ pods, slurm }: WorkerOptions): Promise<OuterPlaces> {
+    return new OuterPlaces(
       pods && (await PodPlace.find(pods)),
       slurm && (await SlurmPlace.find(slurm)),
     );
