@@ -1,5 +1,6 @@
 // holds: sec-secrets-at-rest
 
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -86,6 +87,49 @@ test("secret keys: a file holds them in base64 or hexadecimal, with comments", (
   const variable = `${key(2).toString("base64url")},${key(1).toString("hex")}`;
   expect(readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: variable }).ids).toEqual([TWO, ONE]);
   expect(readSecretKeys(undefined, { HEDDLE_SECRETS_KEY: "" }).ids).toEqual([]);
+});
+
+/** A program that wraps keys under a key of its own, as a key management service does. */
+function keyProgram(name: string, own: string): string {
+  const program = join(folder, name);
+  writeFileSync(`${program}.own`, own);
+  const openssl = `openssl enc -aes-256-cbc -pbkdf2 -pass file:${program}.own -a -A`;
+  const script = [
+    "#!/bin/sh",
+    `case $1 in wrap) tr -d '\\n' | ${openssl} ;; unwrap) tr -d '\\n' | ${openssl} -d ;; *) exit 2 ;; esac`,
+  ];
+  writeFileSync(program, `${script.join("\n")}\n`, { mode: 0o755 });
+  return program;
+}
+
+const wrap = (program: string, clear: string) =>
+  execFileSync(program, ["wrap"], { input: clear, encoding: "utf8" }).trim();
+
+// holds: secrets-key-program
+test("secret keys: a program unwraps those that are wrapped, beside clear ones", () => {
+  const program = keyProgram("kms", "key of the service");
+  const wrapped = wrap(program, key(2).toString("base64"));
+  const file = join(folder, "wrapped");
+  writeFileSync(file, `wrapped:${wrapped} # by the service\n${key(1).toString("hex")}\n`);
+  const env = { HEDDLE_SECRETS_KEY_COMMAND: program };
+  expect(readSecretKeys(file, env).ids).toEqual([TWO, ONE]);
+  const variable = { ...env, HEDDLE_SECRETS_KEY: `wrapped:${wrapped}` };
+  expect(readSecretKeys(undefined, variable).ids).toEqual([TWO]);
+  expect(() => readSecretKeys(file, {})).toThrow(/holds a wrapped key.*_COMMAND to one/);
+});
+
+// holds: secrets-key-program
+test("secret keys: a program that unwraps none is named with what it said", () => {
+  const wrapped = wrap(keyProgram("one", "its key"), key(1).toString("base64"));
+  const given = { HEDDLE_SECRETS_KEY: `wrapped:${wrapped}` };
+  const read = (program: string) => () =>
+    readSecretKeys(undefined, { ...given, HEDDLE_SECRETS_KEY_COMMAND: program });
+  expect(read(keyProgram("other", "another key"))).toThrow(
+    /other unwraps no key.*exit code 1.*bad/s,
+  );
+  expect(read(join(folder, "missing"))).toThrow(/missing unwraps no key: .*ENOENT/);
+  expect(read("/bin/echo")).toThrow(/HEDDLE_SECRETS_KEY must hold.*number 1 is none/);
+  expect(read("/bin/echo")).not.toThrow(new RegExp(wrapped.slice(0, 20)));
 });
 
 test("secret keys: a malformed key is refused, and not shown", () => {

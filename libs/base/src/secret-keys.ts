@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { AppError } from "./errors.ts";
 import { readFlagFile } from "./flag-file.ts";
+import { unwrapKey } from "./process/key-program.ts";
 
 /**
  * A sealed text in bytes: MARK 4, the key's id 8, salt 16, counter 4, ciphertext, tag 16.
@@ -25,6 +26,8 @@ const MAX_COUNTER = 2 ** 32 - 1;
 const CIPHER = "aes-256-gcm";
 
 const MAX_KEYS = 16;
+/** Before a key that the program of HEDDLE_SECRETS_KEY_COMMAND unwraps. */
+const WRAPPED = /^wrapped:([\w+/=.:-]{1,8192})$/;
 /** Cached derived keys: one for each process whose texts are read. */
 const MAX_DERIVED = 64;
 
@@ -189,26 +192,40 @@ export function readSecretKeys(file: string | undefined, env: NodeJS.ProcessEnv)
     const message = "both HEDDLE_SECRETS_KEY and a secrets key file are given: give one of them.";
     throw new AppError("invalid_value", message);
   }
-  if (file === undefined) return parseKeys(text, "HEDDLE_SECRETS_KEY");
+  const program = env["HEDDLE_SECRETS_KEY_COMMAND"] || undefined;
+  if (file === undefined) return parseKeys(text, "HEDDLE_SECRETS_KEY", program);
   const wanted = "the file that holds the secrets keys";
-  return parseKeys(readFlagFile("--secrets-key-file", file, wanted), file);
+  return parseKeys(readFlagFile("--secrets-key-file", file, wanted), file, program);
 }
 
 /**
- * Keys of 32 bytes in base64 or hexadecimal, separated by white space or commas; # begins a
- * comment.
+ * Keys of 32 bytes in base64 or hexadecimal, or wrapped ones, separated by white space or commas;
+ * # begins a comment.
  */
-function parseKeys(text: string | undefined, where: string): SecretKeys {
+function parseKeys(
+  text: string | undefined,
+  where: string,
+  program: string | undefined,
+): SecretKeys {
   if (text === undefined) return NO_SECRET_KEYS;
   const words = text
     .replace(/#.*/g, "")
     .split(/[\s,]+/)
     .filter(Boolean);
-  const keys = words.map(keyOf);
+  const keys = words.slice(0, MAX_KEYS + 1).map((word) => keyOf(clearKey(word, where, program)));
   const bad = keys.findIndex((key) => key.length !== KEY_BYTES);
   if (keys.length > 0 && keys.length <= MAX_KEYS && bad === -1) return new SecretKeys(keys);
   const fault = bad === -1 ? `it has ${keys.length}` : `number ${bad + 1} is none`;
   const message = `${where} must hold 1 to ${MAX_KEYS} keys of 32 bytes in base64, one a line; ${fault}. This makes one: head -c 32 /dev/urandom | base64`;
+  throw new AppError("invalid_value", message);
+}
+
+/** The key itself where the word is a wrapped one. */
+function clearKey(word: string, where: string, program: string | undefined): string {
+  const wrapped = WRAPPED.exec(word)?.[1];
+  if (wrapped === undefined) return word;
+  if (program !== undefined) return unwrapKey(program, wrapped);
+  const message = `${where} holds a wrapped key, and no program unwraps it: set HEDDLE_SECRETS_KEY_COMMAND to one.`;
   throw new AppError("invalid_value", message);
 }
 

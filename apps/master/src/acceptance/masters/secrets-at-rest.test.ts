@@ -1,6 +1,6 @@
 // holds: sec-secrets-at-rest
 
-import { execFile, spawn } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,11 +23,16 @@ const ONE = "master-1";
 let group: MasterGroup;
 /** For each start from now on. */
 let keyFile: string | undefined;
+let keyProgram: string | undefined;
 afterEach(() => group.close());
 
 function open(masters: number, flags: readonly string[] = []): void {
   keyFile = undefined;
-  const env = () => ({ HEDDLE_SECRETS_KEY_FILE: keyFile });
+  keyProgram = undefined;
+  const env = () => ({
+    HEDDLE_SECRETS_KEY_FILE: keyFile,
+    HEDDLE_SECRETS_KEY_COMMAND: keyProgram,
+  });
   group = new MasterGroup(masters, flags, () => ({ env: env() }), REAL_MASTER);
 }
 
@@ -306,6 +311,40 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     await untilClean([ONE], keysOf(keyFile).ids[0]);
     await group.end(ONE, "SIGTERM");
     expect(holders(ONE, await secretsOf(ONE))).toEqual([]);
+  });
+
+  // holds: secrets-key-program
+  it("a wrapped key protects as a clear one, and needs its program", async () => {
+    open(1);
+    const clear = newKey();
+    const own = join(group.folder, "own-key");
+    const program = join(group.folder, "kms");
+    const openssl = `openssl enc -aes-256-cbc -pbkdf2 -pass file:${own} -a -A`;
+    writeFileSync(own, "key of the service");
+    writeFileSync(
+      program,
+      `#!/bin/sh\ntr -d '\\n' | ${openssl} $([ "$1" = unwrap ] && echo -d)\n`,
+      {
+        mode: 0o755,
+      },
+    );
+    const wrapped = execFileSync(program, ["wrap"], { input: clear, encoding: "utf8" });
+    keyFile = writeKeys("key", `wrapped:${wrapped}`);
+    keyProgram = program;
+    await group.start(ONE);
+    await submitJob();
+    await group.end(ONE, "SIGKILL");
+    await group.start(ONE);
+    await group.end(ONE, "SIGTERM");
+    writeFileSync(own, "another key");
+    await expect(group.start(ONE)).rejects.toThrow(/kms unwraps no key: it ended with exit code 1/);
+    keyProgram = undefined;
+    await expect(group.start(ONE)).rejects.toThrow(
+      /holds a wrapped key, and no program unwraps it/,
+    );
+    keyFile = writeKeys("clear", clear);
+    expect(identity(ONE).secrets?.key).toBe(keysOf(keyFile).ids[0]);
+    expect(holders(ONE, [...(await secretsOf(ONE)), Buffer.from(clear)])).toEqual([]);
   });
 
   it("an offline backup needs the key, and stays encrypted", async () => {
