@@ -117,6 +117,9 @@ test("blob store: the first key encrypts contents, and verify renews the others"
   expect(disk.content(`blobs/${DIGEST}`).includes("content")).toBe(false);
   const both = await openStore(disk, new SecretKeys([fresh, old]));
   expect(await both.verify(DIGEST)).toEqual(CONTENT);
+  const put = both.list().get(DIGEST);
+  expect(await both.verify(DIGEST)).toEqual(CONTENT);
+  expect(both.list().get(DIGEST)).toBe(put);
   expect(await (await openStore(disk, new SecretKeys([fresh]))).get(DIGEST)).toEqual(CONTENT);
   await expect((await openStore(disk, new SecretKeys([old]))).get(DIGEST)).rejects.toThrow(
     /secrets key/,

@@ -52,6 +52,21 @@ test("snapshot: a file truncated at any byte is detected", async () => {
   }
 });
 
+test("snapshot: chunks in another order are detected", async () => {
+  await store.write(metaOf(7), [Buffer.from("ab"), Buffer.from("cd")]);
+  const path = join(directory, "snapshot-0000000000000007-0000000002.snap");
+  const file = await readFile(path);
+  const [one, two] = [file.indexOf("ab"), file.indexOf("cd")];
+  const bytes = two - one;
+  const from = two + "cd".length - 2 * bytes;
+  const [first, second] = [from, from + bytes].map((at) =>
+    Buffer.from(file.subarray(at, at + bytes)),
+  );
+  file.set([...second!, ...first!], from);
+  await writeFile(path, file);
+  await expect(contentOf(7)).rejects.toMatchObject({ code: "server_error" });
+});
+
 test("snapshot: a failed write leaves nothing, and an unfinished one is removed", async () => {
   const failing = (async function* () {
     yield Buffer.from("x");

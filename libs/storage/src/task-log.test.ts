@@ -5,6 +5,7 @@ import {
   mkdtempSync,
   readFileSync,
   rmSync,
+  statSync,
   truncateSync,
   writeFileSync,
 } from "node:fs";
@@ -51,6 +52,16 @@ test("task log: output is indexed with its times, also after a restart", async (
     { at: 2, unixMs: 2_000 },
   ]);
   expect(log.offsetAt(1_001)).toBe(4);
+});
+
+test("task log: its index grows in the same file", async () => {
+  const inodes = new Set<number>();
+  for (const text of ["one\n", "two\n", "three\n"]) {
+    appendFileSync(path, text);
+    await log.observe(() => 1_000);
+    inodes.add(statSync(`${path}.index`).ino);
+  }
+  expect(inodes.size).toBe(1);
 });
 
 test("task log: a stale observation, and bytes after the end, are ignored", async () => {

@@ -146,7 +146,6 @@ export class WalReader {
 
   #readSegment(segment: SegmentBytes, later: readonly SegmentBytes[], first: boolean): void {
     const { bytes, name, sequence } = segment;
-    this.#checkSequence(segment);
     this.#indexes.set(sequence, -1);
     let groupStart = 0;
     let group: StoredRecord[] = [];

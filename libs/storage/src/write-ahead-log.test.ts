@@ -1,4 +1,13 @@
-import { copyFile, mkdtemp, readdir, readFile, rm, truncate, writeFile } from "node:fs/promises";
+import {
+  copyFile,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  truncate,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -282,6 +291,21 @@ describe("WriteAheadLog", () => {
     await log.append([entry(2, 2, 3000)]);
     await log.close();
     expect((await readdir(directory)).sort()).toContain(torn);
+    expect((await read()).indexes).toEqual([1, 2]);
+  });
+
+  it("refuses the only segment under another's name", async () => {
+    await write([[entry(1)], [entry(2)]]);
+    const path = await lastSegment();
+    await rename(path, path.replace(/0\.log$/, "1.log"));
+    await expect(open()).rejects.toThrow(/corrupt/);
+  });
+
+  it("begins again in a first segment of zeros, and reads what it then wrote", async () => {
+    await write([[entry(1)]]);
+    const path = await lastSegment();
+    await writeFile(path, Buffer.alloc((await readFile(path)).byteLength));
+    await write([[entry(1)], [entry(2)]]);
     expect((await read()).indexes).toEqual([1, 2]);
   });
 
