@@ -200,6 +200,10 @@ test("fragments: a checkpoint holds each at its version, and is on both servers"
   expect(await checkpointShards(job, "c")).toMatchObject({ version: 1, pieces: 4, uncopied: [] });
   const found = await listCheckpoints(job);
   expect([...(found.get("c") ?? [])].sort()).toEqual([...addresses].sort());
+  const [one = "", unreachable] = [addresses[0], "127.0.0.1:9"];
+  const listOn = (each: readonly string[]) => listCheckpoints(jobOn(each, { jobId: spec.jobId }));
+  expect((await listOn([one, unreachable])).get("c")).toEqual([one]);
+  await expect(listOn([unreachable])).rejects.toMatchObject({ code: "unavailable" });
   const again = jobOn(spec.servers, { ...spec, attempt: 2 });
   const there = { name: "c", pieces: 4, servers: addresses };
   await expect(restoreShards(again, [])).rejects.toMatchObject({ code: "not_found" });

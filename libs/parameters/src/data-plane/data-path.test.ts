@@ -1,5 +1,5 @@
 import { getEventListeners, once } from "node:events";
-import { connect, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import { afterEach, expect, test, vi } from "vitest";
@@ -297,11 +297,52 @@ test("data: an answer that breaks off is unavailable, without a hint about token
   });
 });
 
+test("data: a reset is unavailable, and its cause is named", async () => {
+  const server = createServer((socket) => {
+    socket.once("data", () => socket.write(Buffer.alloc(4), () => socket.resetAndDestroy()));
+  });
+  server.listen(0, "127.0.0.1");
+  opened.push(server);
+  await once(server, "listening");
+  const connection = await connected(`tcp:127.0.0.1:${(server.address() as AddressInfo).port}`);
+  await expect(connection.request({}, sinkOf(), never)).rejects.toMatchObject({
+    code: "unavailable",
+    message: expect.stringMatching(/broke: .*ECONNRESET/),
+    cause: { code: "ECONNRESET" },
+  });
+});
+
+test("data: a receiver that does not read holds up the pieces, not the memory", async () => {
+  const all = 64;
+  let taken = 0;
+  const pieces = {
+    *[Symbol.iterator]() {
+      while (taken < all) {
+        taken++;
+        yield new Uint8Array(2 ** 20);
+      }
+    },
+  };
+  const { path } = await listening(async () => ({ version: 1, bytes: all * 2 ** 20, pieces }));
+  const socket = await raw(path);
+  socket.pause();
+  socket.write(requestFrame({}));
+  await expect.poll(() => taken).toBeGreaterThan(0);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(taken).toBeLessThan(all / 4);
+  let read = 0;
+  socket.on("data", (bytes: Buffer) => {
+    read += bytes.length;
+  });
+  socket.resume();
+  await expect.poll(() => read).toBeGreaterThanOrEqual(all * 2 ** 20);
+});
+
 test("data: no listener is unavailable, and an invalid address is invalid", async () => {
   const open = (target: string) => DataConnection.open(target, TOKEN, never);
   await expect(open(`unix:${ownSocketPath("data")}`)).rejects.toMatchObject({
     code: "unavailable",
-    message: expect.stringMatching(/cannot connect to unix:/),
+    message: expect.stringMatching(/cannot connect to unix:\S+: connect ENOENT/),
   });
   for (const wrong of ["tcp:host", "udp:host:1", "unix:", "tcp:host:port"]) {
     await expect(open(wrong)).rejects.toMatchObject({ code: "invalid_value" });
