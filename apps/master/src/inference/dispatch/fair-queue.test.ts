@@ -1,6 +1,9 @@
+import { priorityNumber } from "@heddle/contracts/call-priority";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { FairQueue } from "./fair-queue.ts";
+
+const [BATCH, NORMAL] = [priorityNumber("batch"), priorityNumber("normal")];
 
 interface Ticket {
   readonly fairKey: string;
@@ -35,6 +38,35 @@ test("fair queue: every key has a head; the key with the most gives up its last"
   expect(queue.crowding("new", -1)).toBeUndefined();
   queue.push({ fairKey: "few", priority: 0, order: 4 });
   expect(queue.crowding("few", 0)).toBeUndefined();
+});
+
+test("fair queue: a ticket that has waited long goes before later ones, until it left", () => {
+  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>(10);
+  const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: 0 };
+  const later = { fairKey: "new", priority: NORMAL, order: 1, arrivedMs: 3_600_000 };
+  for (const ticket of [old, later]) queue.push(ticket);
+  queue.age(0);
+  expect([queue.peek(), queue.positionOf(old)]).toEqual([later, 2]);
+  queue.age(999);
+  queue.age(3_600_000);
+  queue.age(3_600_000);
+  expect(queue.tickets()).toHaveLength(2);
+  expect([queue.peek(), queue.positionOf(old)]).toEqual([old, 1]);
+  expect(queue.remove(old)).toBe(true);
+  queue.push(old);
+  expect([queue.peek(), queue.positionOf(old)]).toEqual([later, 2]);
+});
+
+test("fair queue: tickets are looked at once a second", () => {
+  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>(10);
+  const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: -3_600_000 };
+  const later = { fairKey: "new", priority: NORMAL, order: 1, arrivedMs: 0 };
+  queue.age(0);
+  for (const ticket of [old, later]) queue.push(ticket);
+  queue.age(999);
+  expect(queue.peek()).toBe(later);
+  queue.age(1_000);
+  expect(queue.peek()).toBe(old);
 });
 
 test("fair queue: a full queue refuses", () => {

@@ -169,23 +169,26 @@ test("dispatch: a call that failed on an engine goes to its replacement", async 
   expect(call.answer?.node).toBe("a");
 });
 
-test("dispatch: three failures open a replica's circuit until its probe", async () => {
-  const replica = new ScriptedReplica("a");
-  const crash = [STARTED, failed("engine_failed")];
-  replica.answers = [crash, crash, crash, [STARTED, DONE]];
-  const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
-  for (let failures = 0; failures < 3; failures++) {
-    const call = start();
+test.each(["engine_failed", "server_error"] as const)(
+  "dispatch: three %s open a replica's circuit until its probe",
+  async (code) => {
+    const replica = new ScriptedReplica("a");
+    const crash = [STARTED, failed(code)];
+    replica.answers = [crash, crash, crash, [STARTED, DONE]];
+    const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
+    for (let failures = 0; failures < 3; failures++) {
+      const call = start();
+      await soon();
+      expect(await read(call)).toEqual(["started", "failed"]);
+    }
+    const probe = start();
+    await pass(999);
+    expect(replica.deadlines).toHaveLength(3);
+    await pass(1);
     await soon();
-    expect(await read(call)).toEqual(["started", "failed"]);
-  }
-  const probe = start();
-  await pass(999);
-  expect(replica.deadlines).toHaveLength(3);
-  await pass(1);
-  await soon();
-  expect(await read(probe)).toEqual(["started", "done"]);
-});
+    expect(await read(probe)).toEqual(["started", "done"]);
+  },
+);
 
 test("dispatch: a complete answer resets the count of failures", async () => {
   const replica = new ScriptedReplica("a");

@@ -10,6 +10,7 @@ import {
   soon,
   useTimesByHand,
 } from "../../../test/scripted-replicas.ts";
+import type { PartPlace } from "../../nodes/replicas/ready-replica.ts";
 
 beforeEach(useTimesByHand);
 
@@ -228,6 +229,25 @@ test("dispatch: a prompt goes to the replica that has served its prefix", async 
     nodes.push(call.answer?.node);
   }
   expect(nodes).toEqual(["a", "b", "a", "b", "b", "a"]);
+});
+
+test("dispatch: parts of one call go apart, and each knows its replica", async () => {
+  const replicas = ["a", "b"].map((name) => new ScriptedReplica(name));
+  const { start } = dispatchOver(replicas);
+  const tokens = Array.from({ length: 64 }, () => 1);
+  const request = { choices: 1, input: { kind: "tokens", tokens } } as never;
+  const siblings: PartPlace[] = [];
+  const nodes: (string | undefined)[] = [];
+  for (let part = 0; part < 2; part++) {
+    const place: PartPlace = { holder: undefined, sequences: 1, siblings };
+    siblings.push(place);
+    const call = start({ request, place });
+    await soon();
+    nodes.push(call.answer?.node);
+  }
+  expect(nodes).toEqual(["a", "b"]);
+  expect(new Set(siblings.map(({ holder }) => holder)).size).toBe(2);
+  expect(siblings.map(({ holder }) => holder)).not.toContain(undefined);
 });
 
 test("dispatch: closing fails the queued calls and ignores later changes", async () => {

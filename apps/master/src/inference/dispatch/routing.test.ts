@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Candidate, PartPlace } from "../../nodes/replicas/ready-replica.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { allFull, chooseReplica } from "./routing.ts";
+import { allFull, chooseReplica, unknownTo } from "./routing.ts";
 
 const KEY = "k";
 const candidate = fc.record({
@@ -167,6 +167,19 @@ describe("replica choice: bounds", () => {
     expect(choose([replica({ maxSequences: 1, maxQueued: 0, used: 1, calls: 1 })])).toBeUndefined();
   });
 
+  test("calls that yield take no room, within the queue's bound", () => {
+    const roomFor = (used: number, yielding: number, maxQueued = 8) => {
+      const busy = { used, calls: used, maxQueued, usedBy: () => used, yielding: () => yielding };
+      return choose([replica(busy)]);
+    };
+    expect(roomFor(8, 0)).toBeUndefined();
+    expect(roomFor(8, 1)).toBe("a");
+    expect(roomFor(11, 3)).toBeUndefined();
+    expect(roomFor(11, 4)).toBe("a");
+    expect(roomFor(12, 12)).toBeUndefined();
+    expect(roomFor(4, 4, 0)).toBeUndefined();
+  });
+
   test("load counts by the size of the batch", () => {
     const [small, large] = [replica({ used: 1 }), { ...replica({ used: 2 }), holder: "b" }];
     expect(choose([small, { ...large, maxSequences: 16 }])).toBe("b");
@@ -183,6 +196,20 @@ describe("replica choice: bounds", () => {
         ({ holder }) => (holder === "a" ? 1 : 0),
       )?.holder;
     expect([chosen(24), chosen(25), chosen(26)]).toEqual(["b", "b", "a"]);
+  });
+});
+
+describe("older workers", () => {
+  const request = { choices: 1, adapter: "tuned" } as never;
+  const refusal = (count: number) => {
+    const workers = Array.from({ length: count }, (_, i) => ({ features: [], nodeName: `w${i}` }));
+    return unknownTo(workers, request, "tiny")?.message;
+  };
+
+  test("a refusal names at most five of them", () => {
+    expect(refusal(0)).toBeUndefined();
+    expect(refusal(5)).toMatch(/upgrade w0, w1, w2, w3, w4$/);
+    expect(refusal(7)).toMatch(/upgrade w0, w1, w2, w3, w4 and 2 more$/);
   });
 });
 

@@ -98,10 +98,9 @@ function roomRank(candidate: Candidate, { sequences, fairKey, priority }: Placem
   const share = Math.max(1, Math.floor(maxSequences / 2));
   const needed = Math.min(sequences, share);
   const room = maxSequences + Math.min(maxQueued, maxSequences);
-  if (used + needed <= room || used === 0) return 1;
-  const yielding = maxQueued > 0 ? candidate.yielding(priority) : 0;
+  if (used + needed <= room) return 1;
   const isWithinQueue = used + needed <= maxSequences + maxQueued;
-  if (yielding > 0 && isWithinQueue && used - yielding + needed <= room) return 1;
+  if (isWithinQueue && used - candidate.yielding(priority) + needed <= room) return 1;
   // The engine gives each request one slot before any gets a second.
   if (calls < maxSequences && sequences <= share && maxQueued > 0) return 1;
   const isWithinShare = candidate.usedBy(fairKey) + needed <= share;
