@@ -1,3 +1,4 @@
+import { isLiveSetting } from "@heddle/contracts/configuration/master-settings";
 import {
   checkSettings,
   faultText,
@@ -16,10 +17,18 @@ export async function validateConfig(command: Command): Promise<number> {
   const { env, output: format } = command.optsWithGlobals<{ env?: boolean; output: RowFormat }>();
   const { faults } = checkSettings({ file, ...(env ? { env: process.env } : {}) });
   const valid = faults.length === 0;
+  const names = Object.keys(file.values);
+  const live = names.filter(isLiveSetting);
+  const needsRestart = names.filter((name) => !isLiveSetting(name));
   if (format === "json" || format === "yaml") {
-    printRecord({ file: path, valid, faults }, path, format, terminal(process.stdout));
+    const of = valid ? { live, needs_restart: needsRestart } : {};
+    printRecord({ file: path, valid, faults, ...of }, path, format, terminal(process.stdout));
   } else if (valid) {
-    process.stdout.write(`${path}: valid, ${Object.keys(file.values).length} settings.\n`);
+    process.stdout.write(`${path}: valid, ${names.length} settings.\n`);
+    if (live.length > 0) process.stdout.write(`SIGHUP applies ${live.join(", ")}.\n`);
+    if (needsRestart.length > 0) {
+      process.stdout.write(`A restart applies ${needsRestart.join(", ")}.\n`);
+    }
   } else {
     for (const fault of faults) process.stderr.write(`${faultText(fault)}.\n`);
   }

@@ -32,11 +32,11 @@ function faultsOf(text: string, env: Readonly<Record<string, string>> = {}): str
 test("config validate: a correct file is accepted without a cluster", () => {
   writeFileSync(
     path,
-    "http_port: 9090\npeers: {a: '10.0.0.1:8081'}\nname: a\nplugins: [./x.mjs]\n",
+    "http_port: 9090\npeers: {a: '10.0.0.1:8081'}\nname: a\nplugins: [./x.mjs]\nmax_calls: 9\n",
   );
   expect(heddle(["config", "validate", path])).toEqual({
     status: 0,
-    stdout: `${path}: valid, 4 settings.\n`,
+    stdout: `${path}: valid, 5 settings.\nSIGHUP applies max_calls.\nA restart applies http_port, peers, name, plugins.\n`,
     stderr: "",
   });
 });

@@ -52,20 +52,48 @@ test("reload: settings that may change do so at once; others are named", async (
     false,
   ]);
   const said = await reloaded(
-    "cors_origins: [https://b.example]\nmax_queued: 7\nmax_wait_ms: 1\ndrain_ms: 5\n",
+    "cors_origins: [https://b.example]\nmax_connections: 7\nmax_wait_ms: 1\ndrain_ms: 5\n",
   );
   expect(said).toMatchObject({
     level: "info",
     changed: expect.arrayContaining(["cors_origins", "drain_ms", "max_wait_ms"]),
-    needs_restart: ["max_queued"],
+    needs_restart: ["max_connections"],
   });
   expect([await allows("https://a.example"), await allows("https://b.example")]).toEqual([
     false,
     true,
   ]);
   // What needs a restart is said again, and what has changed is not.
-  const again = "cors_origins: [https://b.example]\nmax_queued: 7\nmax_wait_ms: 1\ndrain_ms: 5\n";
-  expect(await reloaded(again)).toMatchObject({ changed: [], needs_restart: ["max_queued"] });
+  const again =
+    "cors_origins: [https://b.example]\nmax_connections: 7\nmax_wait_ms: 1\ndrain_ms: 5\n";
+  expect(await reloaded(again)).toMatchObject({ changed: [], needs_restart: ["max_connections"] });
+}, 60_000);
+
+test("reload: hosts of webhooks, the queue of a model, the judge of moderations", async () => {
+  const webhook = () =>
+    cluster.request("POST", "/api/v1/webhooks", { url: "http://127.0.0.1:9/hook" });
+  const answerOf = async (asked: Promise<Response>) => {
+    const reply = await asked;
+    return { status: reply.status, text: await reply.text() };
+  };
+  const judged = () =>
+    cluster.request("POST", "/api/v1/moderations", { model: "moderation-judge", input: "a" });
+  expect((await answerOf(webhook())).status).toBe(400);
+  const names = ["max_queued", "moderation_judge", "webhook_hosts"];
+  const said = await reloaded(
+    "cors_origins: [https://b.example]\nwebhook_hosts: [127.0.0.1]\nmax_queued: 1\nmoderation_judge: no-such\n",
+  );
+  expect(said).toMatchObject({ changed: expect.arrayContaining(names) });
+  expect((await answerOf(webhook())).status).toBe(200);
+  expect((await answerOf(judged())).text).toContain("no-such");
+  // No worker answers: the first call waits, and the queue has no room for the second.
+  const abort = new AbortController();
+  const body = { model: TINY, prompt: "a" };
+  const first = cluster.request("POST", "/api/v1/completions", body, abort.signal);
+  first.catch(() => undefined);
+  const isFull = async () => (await answerOf(call())).text.includes("queue");
+  await eventually(isFull, "a second call is refused", 15_000);
+  abort.abort();
 }, 60_000);
 
 test("reload: a file with faults changes nothing, and all of them are said", async () => {

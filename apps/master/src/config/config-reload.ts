@@ -2,23 +2,25 @@ import { isDeepStrictEqual } from "node:util";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { toAppError } from "@heddle/base/errors";
 import {
+  isLiveSetting,
+  type LiveSetting,
   MASTER_SETTING_NAMES,
-  type MasterSettingName,
   type MasterSettings,
 } from "@heddle/contracts/configuration/master-settings";
 import type { Logger } from "@heddle/observability/logger";
 import { type MasterConfig, readAllSettings, readConfig, readConfigFile } from "./config.ts";
 
-/** Settings that may change while the master runs: what they set is read at each use. */
-const LIVE_SETTINGS = {
+/** What settings that may change while the master runs set: it is read at each use. */
+const LIVE_FIELDS = {
   cors_origins: "corsOrigins",
   drain_ms: "drainMs",
   log_level: "logLevel",
   max_calls: "maxCalls",
+  max_queued: "maxQueued",
   max_wait_ms: "maxWaitMs",
-} as const satisfies Partial<Record<MasterSettingName, keyof MasterConfig>>;
-
-type LiveSetting = keyof typeof LIVE_SETTINGS;
+  moderation_judge: "moderationJudge",
+  webhook_hosts: "webhookHosts",
+} as const satisfies Record<LiveSetting, keyof MasterConfig>;
 
 /** Where a process has its settings from. */
 interface Sources {
@@ -79,18 +81,14 @@ export class ConfigReload {
     const changed = MASTER_SETTING_NAMES.filter(
       (name) => !isDeepStrictEqual(settings[name], this.#used[name]),
     );
-    const live = changed.filter(isLive);
+    const live = changed.filter(isLiveSetting);
     for (const name of live) {
-      const field = LIVE_SETTINGS[name];
+      const field = LIVE_FIELDS[name];
       Object.assign(this.#config, { [field]: next[field] });
       this.#used = { ...this.#used, [name]: settings[name] };
     }
-    const fields = { changed: live, needs_restart: changed.filter((name) => !isLive(name)) };
+    const fields = { changed: live, needs_restart: changed.filter((name) => !isLiveSetting(name)) };
     this.#logger.info(fields, "the configuration was reloaded");
     this.#logger.level = this.#config.logLevel;
   }
-}
-
-function isLive(name: MasterSettingName): name is LiveSetting {
-  return Object.hasOwn(LIVE_SETTINGS, name);
 }

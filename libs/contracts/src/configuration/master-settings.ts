@@ -21,8 +21,12 @@ function whole(min: number, max: number, fallback: number, help: string) {
   return z.int(message).min(min, message).max(max, message).default(fallback).describe(help);
 }
 
-function choice<const T extends readonly string[]>(names: T, help: string) {
-  return z.enum(names, `must be one of ${names.join(", ")}`).describe(help);
+function choice<const T extends readonly string[]>(names: T, fallback: T[number], help: string) {
+  const message = `must be one of ${names.join(", ")}`;
+  return z
+    .enum(names, message)
+    .default(fallback as z.util.NoUndefined<T[number]>)
+    .describe(help);
 }
 
 const toggle = (help: string) => z.boolean("must be true or false").default(false).describe(help);
@@ -141,8 +145,9 @@ export const masterSettings = z.strictObject({
   enroll_key_file: path("file with a key by which workers and parameter servers join"),
   profile: choice(
     ["", ...CATALOG_PROFILES],
+    "",
     "weights of the built-in models: demo, small, gpu or tiny",
-  ).default(""),
+  ),
   model_file: path("GGUF file for the built-in models, instead of a profile").refine(
     (file) => file === "" || file.endsWith(".gguf"),
     "must end in .gguf",
@@ -159,8 +164,9 @@ export const masterSettings = z.strictObject({
   event_witnesses: list("keys of witnesses of the event log: NAME+ID+BASE64"),
   audit_mode: choice(
     ["async", "sync"],
+    "async",
     "async, or sync: calls of models wait until they are in the event log",
-  ).default("async"),
+  ),
   name: text()
     .regex(NAME_FORM, 'must have 1 to 63 letters, digits, ".", "_" or "-"')
     .default("master-1")
@@ -170,7 +176,7 @@ export const masterSettings = z.strictObject({
   snapshot_entries: whole(1, 10_000_000, 10_000, "log entries between snapshots"),
   task_logs_mib: whole(1, 1_000_000_000, 10_240, "maximum size of stored task logs, in MiB"),
   task_logs_hours: whole(1, 1_000_000, 168, "retention of task logs, in hours"),
-  log_level: choice(LOG_LEVELS, "debug, info, warn, error or silent").default("info"),
+  log_level: choice(LOG_LEVELS, "info", "debug, info, warn, error or silent"),
   otlp_endpoint: optionalText(
     "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names",
   ),
@@ -210,3 +216,21 @@ export const masterSettings = z.strictObject({
 export type MasterSettings = z.output<typeof masterSettings>;
 export type MasterSettingName = keyof MasterSettings;
 export const MASTER_SETTING_NAMES = Object.keys(masterSettings.shape) as MasterSettingName[];
+
+/** Settings that SIGHUP changes in a running master; the others need a restart. */
+export const LIVE_SETTINGS = [
+  "cors_origins",
+  "drain_ms",
+  "log_level",
+  "max_calls",
+  "max_queued",
+  "max_wait_ms",
+  "moderation_judge",
+  "webhook_hosts",
+] as const satisfies readonly MasterSettingName[];
+
+export type LiveSetting = (typeof LIVE_SETTINGS)[number];
+
+export function isLiveSetting(name: string): name is LiveSetting {
+  return LIVE_SETTINGS.some((live) => live === name);
+}

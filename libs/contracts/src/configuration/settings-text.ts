@@ -1,4 +1,9 @@
-import { MASTER_SETTING_NAMES, type MasterSettingName, masterSettings } from "./master-settings.ts";
+import {
+  isLiveSetting,
+  MASTER_SETTING_NAMES,
+  type MasterSettingName,
+  masterSettings,
+} from "./master-settings.ts";
 import { flagOf, isToggle, variableOf } from "./read-settings.ts";
 
 /** The default as text, empty for none. */
@@ -30,7 +35,8 @@ export function exampleFile(): string {
   const lines = MASTER_SETTING_NAMES.map((name) => {
     const value: unknown = masterSettings.shape[name].parse(undefined);
     const shown = value instanceof Map ? "{}" : JSON.stringify(value);
-    return `# ${helpOf(name)}\n#${name}: ${shown}\n`;
+    const live = isLiveSetting(name) ? " (live)" : "";
+    return `# ${helpOf(name)}${live}\n#${name}: ${shown}\n`;
   });
-  return `# Settings of a master: heddle-master --config FILE\n# Check: heddle config validate FILE\n\n${lines.join("\n")}`;
+  return `# Settings of a master: heddle-master --config FILE\n# Check: heddle config validate FILE\n# SIGHUP applies what is (live); the rest needs a restart.\n\n${lines.join("\n")}`;
 }

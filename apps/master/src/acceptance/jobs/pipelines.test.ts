@@ -202,6 +202,23 @@ test("train, evaluate, register and chat: each step has the outputs of those bef
   );
 });
 
+/** A changed step reads those of a reused job, which its worker no longer has. */
+async function losesArtifacts(
+  pipeline: { readonly steps: Readonly<Record<string, object>> },
+  { jobs }: PipelineView,
+): Promise<void> {
+  const job = jobs.find(({ step, shard }) => step === "work" && shard === "en")?.job;
+  rmSync(join(cluster.data, "worker-1/artifacts", String(job)), { recursive: true });
+  const gather = { ...pipeline.steps["gather"], config: { command: "cat inputs/part.1" } };
+  const changed = { ...pipeline, steps: { ...pipeline.steps, gather }, reuse: true };
+  const ended = await heddle("pipelines", "submit", fileOf(changed), "--wait", "-o", "json");
+  expect(ended.code).toBe(8);
+  const failed = (JSON.parse(ended.stdout) as PipelineView).jobs.at(-1);
+  expect(failed).toMatchObject({ step: "gather", state: "failed" });
+  expect(failed?.message).toContain(`artifact://${job}/1/0/out`);
+  expect(failed?.message).toContain("Submit the pipeline with `reuse: false`");
+}
+
 test("shards: each runs once, and a step without shards gathers them", async () => {
   const shard =
     'cat inputs/in > "$HEDDLE_ARTIFACT_DIR/out"; echo "$PIPELINE_SHARD_NAME" >> "$HEDDLE_ARTIFACT_DIR/out"';
@@ -237,6 +254,7 @@ test("shards: each runs once, and a step without shards gathers them", async () 
   expect(dot.stdout).toContain('"work" -> "gather";');
   const again = await run({ ...pipeline, reuse: true });
   expect(new Set(Object.values(statesOf(again)))).toEqual(new Set(["reused"]));
+  await losesArtifacts(pipeline, again);
   expect(Object.values(statesOf(await run({ ...pipeline, reuse: false })))).not.toContain("reused");
 });
 

@@ -52,7 +52,7 @@ const sinkDeliveries = {
     {
       provide: WebhookHosts,
       inject: [MASTER_CONFIG],
-      useFactory: ({ webhookHosts }: MasterConfig) => new WebhookHosts(webhookHosts),
+      useFactory: (config: MasterConfig) => new WebhookHosts(() => config.webhookHosts),
     },
     webhookDelivery,
     sinkDeliveries,

@@ -11,16 +11,17 @@ const SECRET_PREFIX = "whsec_";
 
 /** Which hosts webhooks may call: public ones over TLS, and those that the operator lists. */
 export class WebhookHosts {
-  readonly #listed: ReadonlySet<string>;
+  readonly #listed: () => readonly string[];
 
-  constructor(listed: readonly string[]) {
-    this.#listed = new Set(listed.map((host) => host.toLowerCase()));
+  /** The list may change. */
+  constructor(listed: () => readonly string[]) {
+    this.#listed = listed;
   }
 
   /** Throws `invalid_value` for a URL that is never called. */
   check(url: URL): void {
     const host = hostOf(url);
-    const isListed = this.#listed.has(host);
+    const isListed = this.#has(host);
     const isTls = url.protocol === "https:";
     if (url.username || url.password) throw refused("it has a user or a password; leave them out");
     if (!isTls && !isListed) {
@@ -30,8 +31,12 @@ export class WebhookHosts {
     if (fault) throw fault;
   }
 
+  #has(host: string): boolean {
+    return this.#listed().some((listed) => listed.toLowerCase() === host.toLowerCase());
+  }
+
   readonly lookup = checkedLookup((host, address) =>
-    this.#listed.has(host.toLowerCase()) ? undefined : addressFault(host, address),
+    this.#has(host) ? undefined : addressFault(host, address),
   );
 }
 

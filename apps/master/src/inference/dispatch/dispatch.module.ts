@@ -42,8 +42,10 @@ function openDispatch(
     replicas: new RegistryReplicas(registry, control),
     clock: systemClock,
     random: Math.random,
-    maxQueued: config.maxQueued,
-    // It may change.
+    // They may change.
+    get maxQueued() {
+      return config.maxQueued;
+    },
     get maxWaitMs() {
       return config.maxWaitMs;
     },

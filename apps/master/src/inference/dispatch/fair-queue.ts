@@ -15,7 +15,8 @@ const AGING_PAUSE_MS = 1_000;
 
 /** A bounded queue: by priority, which rises with the wait, then keys in turn, then FIFO. */
 export class FairQueue<T extends QueueTicket> {
-  readonly capacity: number;
+  /** May change; what waits beyond it stays. */
+  capacity: number;
   /** By priority; the keys of a lane are in the order of their next turns. */
   readonly #lanes = new Map<number, Map<string, T[]>>();
   /** The raised priorities of tickets that have aged. */

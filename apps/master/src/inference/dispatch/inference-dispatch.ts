@@ -417,6 +417,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       };
       this.#lanes.set(deployment, lane);
     }
+    lane.queue.capacity = this.#options.maxQueued;
     return lane;
   }
 

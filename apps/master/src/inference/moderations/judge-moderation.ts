@@ -37,14 +37,15 @@ interface Question {
 /** moderation-judge: a served model is asked about each category of each text. */
 export class JudgeModeration {
   readonly #calls: InferenceCalls;
-  readonly #default: string | undefined;
+  readonly #config: Pick<MasterConfig, "moderationJudge">;
 
   constructor(
     @Inject(InferenceCalls) calls: InferenceCalls,
-    @Inject(MASTER_CONFIG) { moderationJudge }: Pick<MasterConfig, "moderationJudge">,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "moderationJudge">,
   ) {
     this.#calls = calls;
-    this.#default = moderationJudge;
+    // Its judge may change.
+    this.#config = config;
   }
 
   answer(http: CallerRequest, reply: FastifyReply, request: ModerationRequest): Promise<void> {
@@ -79,7 +80,7 @@ export class JudgeModeration {
   }
 
   #judgeOf(http: CallerRequest, name: string): ModelRecord {
-    const given = name === JUDGE ? this.#default : name.slice(JUDGE.length + 1);
+    const given = name === JUDGE ? this.#config.moderationJudge : name.slice(JUDGE.length + 1);
     if (given !== undefined) return this.#calls.resolve(http, given);
     const found = http.caller && this.#calls.parts.models.firstReadyChat(http.caller);
     if (found) return found;

@@ -16,6 +16,8 @@ import type { TaskDirectory } from "../../records/task-directory.ts";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import { LaunchError } from "../executors/executor.ts";
 
+const RUN_AGAIN =
+  "Submit the pipeline with `reuse: false`, or run that job again; workers keep artifacts longer with --artifacts-hours and --artifacts-mib";
 /** A larger file is no value for a condition. */
 const MAX_VALUE_BYTES = 1_048_576;
 
@@ -66,7 +68,7 @@ async function bring(
   signal: AbortSignal,
 ): Promise<void> {
   if (source === "") {
-    const message = `its input ${name} is not there: the job that should have left it has no such artifact any more`;
+    const message = `its input ${name} is not there: the job that should have left it has no such artifact any more. ${RUN_AGAIN}`;
     throw new LaunchError("Unsatisfiable", message);
   }
   const pulled = join(directory.path, "pulled");
@@ -87,10 +89,16 @@ async function bring(
     signal.throwIfAborted();
     const { message, code } = toAppError(error);
     const reason = code === "unavailable" ? "LaunchFailed" : "Unsatisfiable";
-    throw new LaunchError(reason, `its input ${name} could not be had: ${message}`, error);
+    const hint = isGone(source, code) ? ` (of ${source}). ${RUN_AGAIN}` : "";
+    throw new LaunchError(reason, `its input ${name} could not be had: ${message}${hint}`, error);
   } finally {
     await removeBeneath(directory.root, `${directory.name}/pulled`);
   }
+}
+
+/** Artifacts have an age and a room (`--artifacts-hours`, `--artifacts-mib`). */
+function isGone(source: string, code: string): boolean {
+  return source.startsWith("artifact://") && code === "not_found";
 }
 
 /** Why the condition does not hold. */
