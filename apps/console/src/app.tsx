@@ -21,14 +21,15 @@ interface SignedIn extends ConsoleSession {
 export function App() {
   const [session, setSession] = useState<SignedIn>();
   const [hasEnded, setEnded] = useState(false);
-  const signIn = (heddle: Heddle, self: CallerView, onLeave?: () => void) => {
+  const signIn = (heddle: Heddle, self: CallerView, onLeave?: () => Promise<void>) => {
     const end = (isEnded: boolean) => {
       setEnded(isEnded);
       setSession(undefined);
     };
     const queries = newQueries(() => end(true));
-    const signOut = () => {
-      onLeave?.();
+    const signOut = async () => {
+      // The sign-in would find the session open again before it has ended.
+      await onLeave?.().catch(() => undefined);
       end(false);
     };
     setSession({ heddle, self, queries, signOut });

@@ -107,7 +107,7 @@ function ThemeSelect() {
 function SignOut() {
   const { self, signOut } = useSession();
   return (
-    <button type="button" onClick={signOut} title={self.name}>
+    <button type="button" onClick={() => void signOut()} title={self.name}>
       {STRINGS.shell.signOut}
     </button>
   );

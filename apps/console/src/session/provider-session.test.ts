@@ -54,8 +54,13 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
       expect(session).toMatchObject({ httpOnly: true, sameSite: "Strict" });
       // The provider's own pages load what no test has.
       expect(rig.errors).toEqual([]);
+      const asked: string[] = [];
+      page.on("request", (request) => asked.push(new URL(request.url()).pathname));
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.waitForURL(`${provider.issuer}/**`);
+      // The session is not resumed while it ends.
+      expect(asked).toContain("/console/session/logout");
+      expect(asked).not.toContain("/api/v1/access/whoami");
       const again = await page.context().newPage();
       await again.goto(`${rig.url}/console/nodes`);
       await again.getByLabel("API key").waitFor();

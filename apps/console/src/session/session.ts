@@ -9,7 +9,7 @@ export interface ConsoleSession {
   readonly heddle: Heddle;
   /** Who has signed in, and what it may do. */
   readonly self: CallerView;
-  readonly signOut: () => void;
+  readonly signOut: () => Promise<void>;
 }
 
 export const SessionContext = createContext<ConsoleSession | undefined>(undefined);

@@ -16,7 +16,7 @@ interface SignInOptions {
   /** Whether a session has ended without a sign-out. */
   readonly hasEnded: boolean;
   /** `onLeave` ends the session where it is kept. */
-  readonly onSignedIn: (heddle: Heddle, self: CallerView, onLeave?: () => void) => void;
+  readonly onSignedIn: (heddle: Heddle, self: CallerView, onLeave?: () => Promise<void>) => void;
 }
 
 /** Asks for an API key and checks it. */
@@ -91,7 +91,7 @@ function ProviderButton({ issuer }: Pick<ProviderSession, "issuer">) {
 async function resumed({ signed_in, csrf }: ProviderSession) {
   if (!signed_in || csrf === undefined) return undefined;
   const heddle = openSessionClient(csrf);
-  return [heddle, await heddle.access.whoami(), () => void leaveProvider(csrf)] as const;
+  return [heddle, await heddle.access.whoami(), () => leaveProvider(csrf)] as const;
 }
 
 const CODE = /^#sign-in=([\w-]+)$/;

@@ -86,11 +86,15 @@ export class SessionRoutes {
 
   async #login({ query }: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { to } = query as { readonly to?: unknown };
-    const { url, pending } = await this.#signIn.begin();
-    const untilMs = Date.now() + SIGN_IN_MS;
-    const way = { ...pending, to: typeof to === "string" && PAGE.test(to) ? to : HOME, untilMs };
-    reply.header("set-cookie", this.#pending.set(way, SIGN_IN_MS / 1_000) ?? []);
-    return redirect(reply, url);
+    try {
+      const { url, pending } = await this.#signIn.begin();
+      const untilMs = Date.now() + SIGN_IN_MS;
+      const way = { ...pending, to: typeof to === "string" && PAGE.test(to) ? to : HOME, untilMs };
+      reply.header("set-cookie", this.#pending.set(way, SIGN_IN_MS / 1_000) ?? []);
+      return redirect(reply, url);
+    } catch (error) {
+      return this.#failed(reply, error);
+    }
   }
 
   async #callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -108,11 +112,16 @@ export class SessionRoutes {
       reply.header("set-cookie", [...cleared, ...cookies]);
       return redirect(reply, way.to);
     } catch (error) {
-      const { code, message } = toAppError(error);
-      this.#log.warn({ code, why: message }, "a sign-in to the console failed");
       reply.header("set-cookie", cleared);
-      return redirect(reply, `${HOME}#sign-in-failed=${code}`);
+      return this.#failed(reply, error);
     }
+  }
+
+  /** Leads back to the console, which says that it failed. */
+  #failed(reply: FastifyReply, error: unknown): FastifyReply {
+    const { code, message } = toAppError(error);
+    this.#log.warn({ code, why: message }, "a sign-in to the console failed");
+    return redirect(reply, `${HOME}#sign-in-failed=${code}`);
   }
 
   async #logout({ headers }: FastifyRequest, reply: FastifyReply): Promise<object> {

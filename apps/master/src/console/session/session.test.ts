@@ -276,7 +276,7 @@ describe("a session that its provider renews", { timeout: 60_000 }, () => {
   });
 });
 
-describe("logout tokens", () => {
+describe("an issuer that has keys alone", () => {
   const issuer = new KeyServer();
   let master: TestMaster;
   let key: Awaited<ReturnType<typeof signingKey>>;
@@ -305,7 +305,7 @@ describe("logout tokens", () => {
     return reply.status;
   };
 
-  it("end sessions if they are the provider's, for this client and new", async () => {
+  it("ends sessions by logout tokens that are its own, for this client and new", async () => {
     expect(await post({})).toBe(200);
     expect(master.control.state.endedSessions.size).toBe(1);
     const old = Math.floor(Date.now() / 1_000) - 400;
@@ -322,6 +322,12 @@ describe("logout tokens", () => {
     }
     expect(await post({}, await signingKey("k1"))).toBe(400);
     expect(master.control.state.endedSessions.size).toBe(1);
+  });
+
+  it("signs nobody in: the browser is led back to the console, which says so", async () => {
+    const login = await fetch(`${master.url}/console/session/login`, { redirect: "manual" });
+    expect(login.status).toBe(302);
+    expect(login.headers.get("location")).toBe("/console/#sign-in-failed=unavailable");
   });
 });
 
