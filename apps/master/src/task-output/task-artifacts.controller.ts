@@ -2,7 +2,6 @@ import { AppError } from "@heddle/base/errors";
 import type { ArtifactChunk } from "@heddle/contracts/generated/heddle/v1/ArtifactChunk";
 import type { ArtifactRange__Output } from "@heddle/contracts/generated/heddle/v1/ArtifactRange";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
-import type { ControlState } from "@heddle/control/state";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf } from "@heddle/rpc/credentials";
 import { GrpcCall, type StreamContext } from "@heddle/rpc/nest/grpc-call";
@@ -21,12 +20,12 @@ const MAX_RELAYS = 64;
 @Controller()
 export class TaskArtifactsController {
   readonly #artifacts: ArtifactReader;
-  readonly #control: Pick<ControlPlane, "state">;
+  readonly #control: Pick<ControlPlane, "state" | "jobs">;
   #relays = 0;
 
   constructor(
     @Inject(ArtifactReader) artifacts: ArtifactReader,
-    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
+    @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state" | "jobs">,
   ) {
     this.#artifacts = artifacts;
     this.#control = control;
@@ -40,7 +39,7 @@ export class TaskArtifactsController {
     if (this.#relays >= MAX_RELAYS) {
       throw new AppError("overloaded", `this master passes on ${MAX_RELAYS} artifacts already`);
     }
-    checkMayRead(this.#control.state, callerOf(call), range);
+    checkMayRead(this.#control, callerOf(call), range);
     this.#relays += 1;
     try {
       await writeAll(call, this.#chunks(range, signal));
@@ -64,23 +63,41 @@ export class TaskArtifactsController {
   }
 }
 
-/** A worker may read only the artifacts that deployments use. */
+/** A worker may read only the artifacts that deployments use, and the inputs of its own tasks. */
 function checkMayRead(
-  { deployments }: ControlState,
+  control: Pick<ControlPlane, "state" | "jobs">,
   { role, name: worker }: NodeClaim,
-  { task, name }: ArtifactRange__Output,
+  range: ArtifactRange__Output,
 ): void {
   if (role === "master") return;
+  const { task, name } = range;
   const isAsked = (text: string) => {
     const source = text.startsWith("artifact:") ? parseWeightsSource(text) : undefined;
     if (source?.kind !== "artifact" || source.jobId !== task?.jobId) return false;
     return source.attempt === task.attempt && source.rank === task.rank && source.name === name;
   };
-  for (const { spec } of deployments.values()) {
+  for (const { spec } of control.state.deployments.values()) {
     if (spec.weights?.sources.some(isAsked)) return;
   }
+  if (isInput(control, worker, range)) return;
   throw new AppError(
     "permission_denied",
-    `no model is made of the artifact ${name} of ${task?.jobId}, so ${worker} may not have it`,
+    `no model is made of the artifact ${name} of ${task?.jobId}, and no task of ${worker} needs it`,
   );
+}
+
+/** Whether a task of the worker starts with the artifact. */
+function isInput(
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+  worker: string,
+  { task, name }: ArtifactRange__Output,
+): boolean {
+  for (const [nodeId, keys] of jobs.tasksByNode) {
+    if (state.nodes.get(nodeId)?.offer.name !== worker) continue;
+    for (const key of keys) {
+      const { inputs = [] } = state.specs.get(state.tasks.get(key)?.jobId ?? "") ?? {};
+      if (inputs.some(({ job, artifact }) => job === task?.jobId && artifact === name)) return true;
+    }
+  }
+  return false;
 }

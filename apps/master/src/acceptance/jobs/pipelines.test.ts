@@ -4,6 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { programOf } from "@heddle/base/testing/programs";
 import { runProgram } from "@heddle/base/testing/run-program";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
@@ -202,6 +203,27 @@ test("train, evaluate, register and chat: each step has the outputs of those bef
   );
 });
 
+/** A step on a new worker has the outputs that are on the disk of the first one. */
+async function readsFromAnother(pipeline: {
+  readonly steps: Readonly<Record<string, object>>;
+}): Promise<void> {
+  const ids = async () => {
+    const { data } = (await (await cluster.request("GET", "/api/v1/workers")).json()) as {
+      readonly data: readonly { readonly id: string }[];
+    };
+    return data.map(({ id }) => id);
+  };
+  const [first = ""] = await ids();
+  const worker = await cluster.startWorker();
+  await eventually(async () => (await ids()).length === 2, "both workers are there", 60_000);
+  expect((await heddle("workers", "drain", first)).code).toBe(0);
+  const gather = { ...pipeline.steps["gather"], config: { command: "cat inputs/*" } };
+  const ran = await run({ ...pipeline, steps: { ...pipeline.steps, gather }, reuse: true });
+  expect(statesOf(ran)).toMatchObject({ "work[en]": "reused", gather: "succeeded" });
+  expect((await heddle("workers", "resume", first)).code).toBe(0);
+  worker.kill();
+}
+
 /** A changed step reads those of a reused job, which its worker no longer has. */
 async function losesArtifacts(
   pipeline: { readonly steps: Readonly<Record<string, object>> },
@@ -254,6 +276,7 @@ test("shards: each runs once, and a step without shards gathers them", async () 
   expect(dot.stdout).toContain('"work" -> "gather";');
   const again = await run({ ...pipeline, reuse: true });
   expect(new Set(Object.values(statesOf(again)))).toEqual(new Set(["reused"]));
+  await readsFromAnother(pipeline);
   await losesArtifacts(pipeline, again);
   expect(Object.values(statesOf(await run({ ...pipeline, reuse: false })))).not.toContain("reused");
 });

@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { removeBeneath } from "@heddle/base/beneath";
-import { toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import {
   type JobCondition,
   jobConditions,
@@ -88,17 +88,23 @@ async function bring(
   } catch (error) {
     signal.throwIfAborted();
     const { message, code } = toAppError(error);
+    if (isGone(error)) {
+      const gone = `its input ${name} is gone: its worker has removed ${source}. ${RUN_AGAIN}`;
+      throw new LaunchError("Unsatisfiable", gone, error);
+    }
     const reason = code === "unavailable" ? "LaunchFailed" : "Unsatisfiable";
-    const hint = isGone(source, code) ? ` (of ${source}). ${RUN_AGAIN}` : "";
-    throw new LaunchError(reason, `its input ${name} could not be had: ${message}${hint}`, error);
+    throw new LaunchError(reason, `its input ${name} could not be had: ${message}`, error);
   } finally {
     await removeBeneath(directory.root, `${directory.name}/pulled`);
   }
 }
 
-/** Artifacts have an age and a room (`--artifacts-hours`, `--artifacts-mib`). */
-function isGone(source: string, code: string): boolean {
-  return source.startsWith("artifact://") && code === "not_found";
+/** Artifacts have an age and a room: the error of their worker is below that of the pull. */
+function isGone(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    if (at instanceof AppError && at.code === "not_found") return true;
+  }
+  return false;
 }
 
 /** Why the condition does not hold. */
