@@ -218,7 +218,7 @@ export type MasterSettingName = keyof MasterSettings;
 export const MASTER_SETTING_NAMES = Object.keys(masterSettings.shape) as MasterSettingName[];
 
 /** Settings that SIGHUP changes in a running master; the others need a restart. */
-export const LIVE_SETTINGS = [
+const LIVE_SETTINGS = [
   "cors_origins",
   "drain_ms",
   "log_level",

@@ -324,7 +324,7 @@ describe("an issuer that has keys alone", () => {
     expect(master.control.state.endedSessions.size).toBe(1);
   });
 
-  it("signs nobody in: the browser is led back to the console, which says so", async () => {
+  it("signs no user in: the browser is led back to the console, which says so", async () => {
     const login = await fetch(`${master.url}/console/session/login`, { redirect: "manual" });
     expect(login.status).toBe(302);
     expect(login.headers.get("location")).toBe("/console/#sign-in-failed=unavailable");
