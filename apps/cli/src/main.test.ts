@@ -49,10 +49,10 @@ describe("command line", () => {
   it("lists models as a table, as names and as records", async () => {
     const table = await heddle(["models", "list", "-o", "wide"]);
     expect(table.stdout).toMatch(
-      /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50%/,
+      /m-1 +pulling +8192 +a small model \(a stand-in\) +A +w1:pulling 50% +-/,
     );
     expect(table.stdout).toMatch(
-      /m-2 +ready +4096 .*w1:ready +plain \(none in the file\) +InsufficientGpu: one; NodesLost: two/,
+      /m-2 +ready +4096 .*w1:ready +- +plain \(none in the file\) +InsufficientGpu: one; NodesLost: two/,
     );
     expect((await heddle(["models", "list", "-o", "name"])).stdout).toBe("m-1\nm-2\n");
     const json = await heddle(["-o", "json", "models", "list"]);

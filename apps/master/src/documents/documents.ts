@@ -45,6 +45,8 @@ export interface PutOptions {
   readonly parts?: readonly DocumentPart[] | undefined;
   /** When the first part was stored that no record names yet, by `performance.now()`. */
   readonly sinceMs?: number | undefined;
+  /** It expires this long after it was stored, in place of `expiresAtMs`. */
+  readonly lifetimeMs?: number | undefined;
 }
 
 export interface DocumentPart {

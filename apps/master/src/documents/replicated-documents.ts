@@ -37,7 +37,7 @@ export class ReplicatedDocuments implements Documents {
   async put(
     { kind, id, owner, project, metadata, expiresAtMs }: NewDocument,
     content: Uint8Array,
-    { expectedVersion, parts = [], sinceMs }: PutOptions = {},
+    { expectedVersion, parts = [], sinceMs, lifetimeMs }: PutOptions = {},
   ): Promise<DocumentRecord> {
     const named = { kind, id, owner, metadata, expiresAtMs };
     // Masters of earlier builds store a project that a later put lacks as absent.
@@ -50,10 +50,12 @@ export class ReplicatedDocuments implements Documents {
     const digest = await this.#contents.put(content);
     if (performance.now() - (sinceMs ?? startedMs) > CONTENT_GRACE_MS / 2) throw late(kind);
     const listed = parts.length > 0 ? { parts: parts.map((part) => part.digest) } : {};
+    const atMs = Date.now();
+    const expiry = lifetimeMs === undefined ? {} : { expiresAtMs: atMs + lifetimeMs };
     const { document: record } = await propose(this.#control, {
       type: "document.put",
-      atMs: Date.now(),
-      document: { ...document, digest, ...listed, bytes },
+      atMs,
+      document: { ...document, ...expiry, digest, ...listed, bytes },
       ifVersion: expectedVersion,
     });
     // Another master may have swept the content while this process was stopped.

@@ -96,7 +96,7 @@ function specOf(sources: readonly string[], more: Partial<WeightsSpec> = {}): We
 }
 
 const hub = "hf://owner/repo/some dir/model.gguf@abc123";
-const quick = { retryBaseMs: 1, retryMaxMs: 5, connectTimeoutMs: 500, idleTimeoutMs: 300 };
+const quick = { retryBaseMs: 1, retryMaxMs: 5, connectTimeoutMs: 5_000, idleTimeoutMs: 5_000 };
 
 function pull(spec: WeightsSpec, options: Partial<PullOptions> = {}): Promise<string> {
   return pullWeights(spec, {

@@ -314,7 +314,7 @@ export class BatchRun {
       project,
       filename: `${id}_${kind}.jsonl`,
       purpose: "batch_output" as const,
-      expiresAtMs: expiresAfterS === undefined ? undefined : Date.now() + expiresAfterS * 1000,
+      lifetimeMs: expiresAfterS === undefined ? undefined : expiresAfterS * 1000,
     };
     await this.#persisted(() => this.#parts.files.create(file, parts, performance.now()));
     return file.id;

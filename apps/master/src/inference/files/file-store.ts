@@ -23,7 +23,7 @@ export interface NewFile {
   readonly project: string | undefined;
   readonly filename: string;
   readonly purpose: ApiFile["purpose"];
-  readonly expiresAtMs?: number | undefined;
+  readonly lifetimeMs?: number | undefined;
 }
 
 /** A file and what reads its bytes. */
@@ -62,7 +62,7 @@ export class FileStore {
 
   /** Creates the file of stored parts; one of the same id is replaced. */
   async create(
-    { id, owner, project, filename, purpose, expiresAtMs }: NewFile,
+    { id, owner, project, filename, purpose, lifetimeMs }: NewFile,
     parts: readonly DocumentPart[],
     sinceMs: number,
   ): Promise<ApiFile> {
@@ -74,11 +74,10 @@ export class FileStore {
         id,
         owner,
         project,
-        expiresAtMs,
         metadata: { filename, purpose, bytes: String(bytes) },
       },
       Buffer.from(JSON.stringify(stored)),
-      { parts, sinceMs },
+      { parts, sinceMs, lifetimeMs },
     );
     return viewOf(record);
   }

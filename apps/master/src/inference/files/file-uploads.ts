@@ -80,8 +80,8 @@ export class FileUploads {
       free();
     }
     const { purpose, filename, expires_after: expiry } = fieldsOf(form);
-    const expiresAtMs = expiry && Date.now() + expiry.seconds * 1000;
-    const file = { id: `file-${uniqueSuffix()}`, ...place, filename, purpose, expiresAtMs };
+    const lifetimeMs = expiry && expiry.seconds * 1000;
+    const file = { id: `file-${uniqueSuffix()}`, ...place, filename, purpose, lifetimeMs };
     return this.#files.create(file, await parts.end(), sinceMs);
   }
 }
