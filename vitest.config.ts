@@ -12,6 +12,7 @@ const together = filesRunTogether(root);
 export default defineConfig({
   test: {
     pool: "forks",
+    runner: "./tools/nx/timely-runner.ts",
     // What tests run in their own process allocates as fast as a master.
     execArgv: ["--min-semi-space-size=16"],
     globalSetup: ["tools/programs.mjs"],

@@ -3,6 +3,7 @@ import { relative } from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 import LONG_TESTS from "./long-tests.json" with { type: "json" };
 
+const REST = "";
 /** Of the files of every run, those that take longest: one that begins last would run alone. */
 const SLOW = [
   "apps/trainer/src/run/trainer.test.ts",
@@ -26,8 +27,11 @@ const SLOW = [
   "tools/nx.test.ts",
   "tools/tidy.test.ts",
 ];
-/** The long tests take more than about ten seconds of CPU each. */
-const FIRST = [...LONG_TESTS, ...SLOW];
+/** The long tests take more than about ten seconds of CPU each. What may be left out begins last. */
+const ORDER =
+  process.env["HEDDLE_TESTS_UNTIL"] === undefined
+    ? [...LONG_TESTS, ...SLOW, REST]
+    : [...SLOW, REST, ...LONG_TESTS];
 
 /** Files that may share a process with others, which loads modules once; they leave nothing behind in it. */
 const TOGETHER = [
@@ -51,8 +55,8 @@ export class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const { root } = this.ctx.config;
     const placeOf = ({ moduleId }: TestSpecification) => {
-      const place = FIRST.indexOf(relative(root, moduleId));
-      return place < 0 ? FIRST.length : place;
+      const place = ORDER.indexOf(relative(root, moduleId));
+      return place < 0 ? ORDER.indexOf(REST) : place;
     };
     return (await super.sort(files)).toSorted((a, b) => placeOf(a) - placeOf(b));
   }
