@@ -4,7 +4,12 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { AppError } from "@heddle/base/errors";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
+import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
+import { indexedModel, stageWeights } from "@heddle/engines/shards/weights/stage-weights";
+import type { ObjectBytes } from "@heddle/engines/weights/fetch-source";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { PART_BYTES, S3Client } from "@heddle/storage/s3/s3-client";
 import { readS3Settings } from "@heddle/storage/s3/s3-settings";
@@ -56,6 +61,48 @@ test("s3 source: another prefix, no object and another digest are refused", asyn
   );
   await expect(pulled("s3://heddle/open/none", secret)).rejects.toThrow(/there is no object/);
   await expect(pulled("s3://heddle/open/small", secret)).rejects.toThrow(/has the sha256/);
+});
+
+// holds: shard-ranges
+test("s3 source: a stage's worker reads its blocks alone, over a break", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-s3-stages-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "six.gguf");
+  await writeTinyModel(path, { blocks: 6 });
+  const content = readFileSync(path);
+  const client = new S3Client(readS3Settings("s3://heddle", store.env, "a test"));
+  const part = async (at: number, count: number) => content.subarray(at, at + count);
+  await client.put("open/six.gguf", content.length, part);
+  const { readObject } = pullAccess(["s3://heddle/open"], store.env);
+  let read = 0;
+  let breaks = 1;
+  const object: ObjectBytes = async function* (...range) {
+    for await (const bytes of readObject!(...range)) {
+      const given = breaks > 0 ? bytes.subarray(0, bytes.length / 2) : bytes;
+      read += given.length;
+      yield given;
+      if (breaks-- > 0) throw new AppError("unavailable", "the connection broke");
+    }
+  };
+  const sha256 = createHash("sha256").update(content).digest("hex");
+  const spec = { key: "a", file: "six.gguf", sha256, sizeBytes: content.length };
+  const remote = { ...spec, sources: ["s3://heddle/open/six.gguf"] };
+  const options = (name: string) => ({
+    cacheDirectory: join(folder, name),
+    readers: { object },
+    limits: { retryBaseMs: 1, retryMaxMs: 5 },
+    signal: AbortSignal.timeout(50_000),
+  });
+  const { index } = await indexedModel(remote, options("remote"));
+  expect(read).toBe(content.length);
+  [read, breaks] = [0, 1];
+  const blocks = { from: 2, to: 4, index };
+  const shard = readFileSync(await stageWeights(remote, blocks, options("remote")));
+  const local = { ...spec, sources: [pathToFileURL(path).href] };
+  const expected = readFileSync(await stageWeights(local, blocks, options("local")));
+  expect(shard.equals(expected)).toBe(true);
+  expect(breaks).toBeLessThan(1);
+  expect(read).toBeLessThan(content.length / 2);
 });
 
 test("s3 source: a bucket without a key for it is named at the start", () => {

@@ -26,7 +26,7 @@ export function pullAccess(entries: readonly string[], env = process.env): PullA
   });
   return {
     allowedHosts,
-    async *readObject({ bucket, key }, offset, signal) {
+    async *readObject({ bucket, key }, offset, signal, bytes = Number.POSITIVE_INFINITY) {
       const text = `${SCHEME}${bucket}/${key}`;
       const found = clients.find(({ place }) => text.startsWith(place));
       if (!found) {
@@ -34,12 +34,14 @@ export function pullAccess(entries: readonly string[], env = process.env): PullA
         throw new AppError("permission_denied", message);
       }
       const within = text.slice(found.place.length);
-      for (let at = offset; ; ) {
+      const end = offset + bytes;
+      for (let at = offset; at < end; ) {
         signal.throwIfAborted();
-        const part = await found.client.get(within, at, PART_BYTES);
+        const wanted = Math.min(PART_BYTES, end - at);
+        const part = await found.client.get(within, at, wanted);
         if (!part) throw new AppError("not_found", `there is no object ${text}`);
         if (part.byteLength > 0) yield part;
-        if (part.byteLength < PART_BYTES) return;
+        if (part.byteLength < wanted) return;
         at += part.byteLength;
       }
     },

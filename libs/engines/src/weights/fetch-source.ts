@@ -36,11 +36,12 @@ export type ArtifactBytes = (
   signal: AbortSignal,
 ) => AsyncIterable<Uint8Array>;
 
-/** The bytes of an object of a bucket from an offset on. Throws an AppError. */
+/** The bytes of an object of a bucket from an offset on, all or so many. Throws an AppError. */
 export type ObjectBytes = (
   object: ObjectName,
   offset: number,
   signal: AbortSignal,
+  bytes?: number,
 ) => AsyncIterable<Uint8Array>;
 
 /** How a worker reads stores; without a reader sources of its kind fail. */

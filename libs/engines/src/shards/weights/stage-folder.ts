@@ -12,8 +12,15 @@ import {
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard, type ShardCut } from "../shard-cut.ts";
 
-/** Cut shards that are kept of a model, with unfinished ones. */
+/**
+ * Cut shards that are kept of a model, with unfinished ones. A worker has one stage of a model at a time;
+ * those of earlier plans serve a plan that comes again, and other workers.
+ */
 const MAX_SHARDS = 16;
+/** They take no more of the disk than so many whole models. */
+const MAX_KEPT_MODELS = 2;
+/** In which the blocks of a file are counted: its holes take nothing. */
+const DISK_BLOCK_BYTES = 512;
 const HEADER_DIGITS = 8;
 const SHARD = /^(\d{1,6})-(\d{1,6})-[\da-f]{8}\.gguf$/;
 
@@ -100,21 +107,23 @@ export class StageFolder {
   }
 
   /** A file that is removed lives on in the processes that have it open. */
-  async removeOldest(): Promise<void> {
+  async removeOldest(modelBytes: number): Promise<void> {
     const names = await readdir(this.directory);
     const paths = names.filter((name) => /^\d.*\.gguf(\.part)?$/.test(name));
     const files = await Promise.all(
       paths.map(async (name) => {
         const path = join(this.directory, name);
-        const usedMs = await stat(path).then(
-          ({ mtimeMs }) => mtimeMs,
-          () => 0,
-        );
-        return { path, usedMs };
+        const found = await stat(path).catch(() => ({ mtimeMs: 0, blocks: 0 }));
+        return { path, usedMs: found.mtimeMs, bytes: found.blocks * DISK_BLOCK_BYTES };
       }),
     );
     const newestFirst = files.sort((a, b) => b.usedMs - a.usedMs);
-    for (const { path } of newestFirst.slice(MAX_SHARDS)) await rm(path, { force: true });
+    let bytes = 0;
+    for (const [i, file] of newestFirst.entries()) {
+      bytes += file.bytes;
+      const isKept = i === 0 || (i < MAX_SHARDS && bytes <= MAX_KEPT_MODELS * modelBytes);
+      if (!isKept) await rm(file.path, { force: true });
+    }
   }
 
   /** Remembers a file with the whole model, while it is unchanged. */

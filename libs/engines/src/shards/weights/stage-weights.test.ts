@@ -3,7 +3,15 @@
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { closeSync, createReadStream, openSync, readFileSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  createReadStream,
+  existsSync,
+  openSync,
+  readFileSync,
+  statSync,
+  writeSync,
+} from "node:fs";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -420,3 +428,16 @@ function writeUntilFull(file: number, bytes: Buffer): void {
     if ((error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
   }
 }
+
+test("stage weights: shards of earlier plans take as much of the disk as two models", async () => {
+  const paths: string[] = [];
+  for (let at = 1; at < BLOCKS; at++) {
+    paths.push(await stage({ from: 0, to: at }), await stage({ from: at, to: BLOCKS }));
+  }
+  const kept = paths.filter((path) => existsSync(path));
+  const bytes = kept.reduce((sum, path) => sum + statSync(path).blocks * 512, 0);
+  expect(bytes).toBeLessThanOrEqual(2 * content.length);
+  expect(bytes).toBeGreaterThan(content.length);
+  // The latest ones.
+  expect(kept).toEqual(paths.slice(-kept.length));
+});

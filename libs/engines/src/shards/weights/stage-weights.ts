@@ -257,7 +257,7 @@ class StageFetch {
 
   async #fetch(
     { path, cut }: ShardPlace,
-    { pieces: all }: TensorIndex,
+    { pieces: all, sizeBytes }: TensorIndex,
     sources: readonly RangeSource[],
   ): Promise<void> {
     const byOffset = new Map(all.map((piece) => [piece.offset, piece]));
@@ -279,7 +279,7 @@ class StageFetch {
       await file.close();
     }
     await rename(part, path);
-    await this.#folder.removeOldest();
+    await this.#folder.removeOldest(sizeBytes);
   }
 
   /** A source of whole files is pulled where nothing else gives the pieces. */

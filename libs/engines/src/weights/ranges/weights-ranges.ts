@@ -103,7 +103,12 @@ function storeRanges<Source extends WeightsSource>(
   source: Source,
   name: string,
   reader:
-    | ((source: Source, offset: number, signal: AbortSignal) => AsyncIterable<Uint8Array>)
+    | ((
+        source: Source,
+        offset: number,
+        signal: AbortSignal,
+        bytes: number,
+      ) => AsyncIterable<Uint8Array>)
     | undefined,
   { spec }: PullContext,
 ): SizedSource {
@@ -117,7 +122,7 @@ function storeRanges<Source extends WeightsSource>(
       if (!reader) throw unreadable(source);
       let left = bytes;
       try {
-        for await (const chunk of reader(source, offset, signal)) {
+        for await (const chunk of reader(source, offset, signal, bytes)) {
           yield chunk.subarray(0, left);
           left -= Math.min(left, chunk.length);
           if (left === 0) return;
