@@ -4,6 +4,7 @@ import { cuttableModel } from "@heddle/engines/shards/cut-rules";
 import { pullDemoWeights } from "./inference/model-file.ts";
 import { BenchEngine } from "./shards/engines.ts";
 import { evenPlan, Pipeline } from "./shards/pipeline.ts";
+import { slowWays } from "./shards/slow-ways.ts";
 import { benchFolder, readOptions } from "./support/command-line.ts";
 import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
@@ -106,6 +107,38 @@ printTable(
     ...engineWays.map(({ name }) => engineRateOf(name, sequences)),
   ]),
 );
+// The same with slow ways between workers.
+const WAY_STAGES = 4;
+const HOPS_MS = [1, 5];
+const WAY_SEQUENCES = [1, 16];
+const wayRates = new Map<string, number>();
+for (const hopMs of HOPS_MS) {
+  for (const route of ["hub", "ring"] as const) {
+    for (const callsAtOnce of [1, WAY_STAGES]) {
+      const way = slowWays(route, WAY_STAGES, hopMs);
+      const how = { count: WAY_STAGES, folder, callsAtOnce, way };
+      const engine = await BenchEngine.open(model, modelFile, how);
+      await engine.rate(1, steps);
+      for (const sequences of WAY_SEQUENCES) {
+        const key = `${hopMs} ms, ${sequences} sequences/${route}, ${callsAtOnce} at once`;
+        wayRates.set(key, await engine.rate(sequences, steps));
+      }
+      await engine.close();
+    }
+  }
+}
+const wayColumns = ["hub, 1", "ring, 1", `hub, ${WAY_STAGES}`, `ring, ${WAY_STAGES}`];
+printTable(
+  `Tokens a second of ${WAY_STAGES} stages, by the time of a way between workers`,
+  ["a way and sequences", ...wayColumns.map((name) => `${name} at once`)],
+  HOPS_MS.flatMap((hopMs) =>
+    WAY_SEQUENCES.map((sequences) => {
+      const row = `${hopMs} ms, ${sequences} sequences`;
+      const rateAt = (name: string) => wayRates.get(`${row}/${name} at once`) ?? 0;
+      return [row, ...wayColumns.map(rateAt)];
+    }),
+  ),
+);
 printVerdicts([
   atLeast("all tokens equal to the whole model's (1 is yes)", isEqual ? 1 : 0, 1),
   ...(stageCounts.includes(2)
@@ -118,5 +151,6 @@ printVerdicts([
 writeReport(options, "shards", {
   rates: Object.fromEntries(rates),
   engineRates: Object.fromEntries(engineRates),
+  wayRates: Object.fromEntries(wayRates),
   isEqual,
 });

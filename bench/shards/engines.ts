@@ -1,5 +1,6 @@
 import { createReadStream, mkdirSync } from "node:fs";
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import type { CuttableModel } from "@heddle/engines/shards/cut-rules";
@@ -11,6 +12,14 @@ import { evenPlan } from "./pipeline.ts";
 const PROMPT_TOKENS = 32;
 const KV_TOKENS = 8_192;
 const MAX_SEQUENCES = 32;
+
+/** How a model is divided for a measurement. */
+interface StagedBench {
+  readonly count: number;
+  readonly folder: string;
+  readonly callsAtOnce?: number;
+  readonly way?: ((frames: Duplex, stage: number) => Duplex) | undefined;
+}
 
 /** The engine that serves a model, whole or with its stages in processes of this machine. */
 export class BenchEngine {
@@ -32,7 +41,7 @@ export class BenchEngine {
   static async open(
     model: CuttableModel,
     modelFile: string,
-    { count, folder, callsAtOnce }: { count: number; folder: string; callsAtOnce?: number },
+    { count, folder, callsAtOnce, way }: StagedBench,
   ): Promise<BenchEngine> {
     mkdirSync(folder, { recursive: true });
     const files = count === 1 ? [modelFile] : await cut(model, modelFile, { count, folder });
@@ -43,7 +52,7 @@ export class BenchEngine {
       maxSequences: MAX_SEQUENCES,
     };
     const starts = files.slice(0, -1).map((path) => ({ path, ...sizes }));
-    const stages = count === 1 ? undefined : new LocalStages(starts, undefined, callsAtOnce);
+    const stages = count === 1 ? undefined : new LocalStages(starts, { callsAtOnce, way });
     const take = { onEvents: (_: readonly EngineEvent[]) => {} };
     const options = {
       modelPath: files.at(-1)!,

@@ -4,23 +4,31 @@ import { StageHub } from "./stage-hub.ts";
 import { type StageProcess, startStage } from "./stage-process.ts";
 import type { StageStart } from "./stage-protocol.ts";
 
+interface LocalStagesOptions {
+  readonly silenceMs?: number | undefined;
+  /** As EarlierStages has it. */
+  readonly callsAtOnce?: number | undefined;
+  /** What carries the frames of a stage; directly if absent. */
+  readonly way?: ((frames: Duplex, stage: number) => Duplex) | undefined;
+}
+
 /**
  * The stages of a model but for the last, all as processes of this machine. After a loss all are
  * started again.
  */
 export class LocalStages {
   readonly #starts: readonly StageStart[];
-  readonly #silenceMs: number | undefined;
+  readonly #options: LocalStagesOptions;
   /** As EarlierStages has it. */
   readonly callsAtOnce: number | undefined;
   #stages: readonly StageProcess[] = [];
   #closed = false;
 
   /** In their order. */
-  constructor(starts: readonly StageStart[], silenceMs?: number, callsAtOnce?: number) {
+  constructor(starts: readonly StageStart[], options: LocalStagesOptions = {}) {
     this.#starts = starts;
-    this.callsAtOnce = callsAtOnce;
-    this.#silenceMs = silenceMs;
+    this.#options = options;
+    this.callsAtOnce = options.callsAtOnce;
   }
 
   get pids(): readonly (number | undefined)[] {
@@ -34,7 +42,7 @@ export class LocalStages {
   /** As EarlierStages has it. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
     const connect = (signal: AbortSignal) => this.#start(signal);
-    new StageHub(link, { connect, silenceMs: this.#silenceMs });
+    new StageHub(link, { connect, silenceMs: this.#options.silenceMs });
   };
 
   async close(): Promise<void> {
@@ -49,7 +57,8 @@ export class LocalStages {
     const stages = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
     this.#stages = stages;
     const failed = settled.find((each) => each.status === "rejected");
-    if (!failed && !this.#closed) return stages.map(({ frames }) => frames);
+    const { way = (frames: Duplex) => frames } = this.#options;
+    if (!failed && !this.#closed) return stages.map(({ frames }, stage) => way(frames, stage));
     await Promise.all(stages.map((stage) => stage.close()));
     throw failed?.reason ?? new AppError("cancelled", "the stages were closed");
   }

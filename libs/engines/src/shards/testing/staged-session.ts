@@ -89,7 +89,7 @@ export class StagedSession extends EngineSession<LlamaEngine> {
     const sizes = { rule, threads: 1, kvTokens, maxSequences };
     const stages = new LocalStages(
       files.slice(0, -1).map((file) => ({ path: file, ...sizes })),
-      silenceMs,
+      { silenceMs },
     );
     const crashes: string[] = [];
     const traffic = { underWay: 0, most: 0 };
