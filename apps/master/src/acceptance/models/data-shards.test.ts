@@ -1,6 +1,7 @@
 // holds: data-shards
 
 import { eventually } from "@heddle/base/testing/eventually";
+import { largestDifference } from "@heddle/base/testing/largest-difference";
 import type { Model } from "@heddle/contracts/api/models";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
@@ -9,6 +10,8 @@ const PROMPTS = Array.from({ length: 24 }, (_, i) => `prompt ${i} of several`);
 const INPUTS = Array.from({ length: 320 }, (_, i) => `${i} ${"text ".repeat(20)}`);
 /** So that numbers depend on no other request. */
 const ALONE = { deterministic: true } as object;
+/** Of vectors of length 1: how many inputs are in a call rounds some 1e-4; other inputs differ by 0.1. */
+const NEAR = 2e-3;
 
 describe("calls over two workers, one of which is killed", { timeout: 180_000 }, () => {
   let cluster: ProcessCluster;
@@ -45,7 +48,12 @@ describe("calls over two workers, one of which is killed", { timeout: 180_000 },
     const { data, usage } = await cluster.openai.embeddings.create({ model: TINY, input: INPUTS });
     return { vectors: data.map(({ embedding }) => embedding), usage };
   };
-  let vectors: Awaited<ReturnType<typeof embed>>;
+  type Embedded = Awaited<ReturnType<typeof embed>>;
+  let vectors: Embedded;
+  const expectNear = (some: Embedded, others: Embedded) => {
+    expect(largestDifference(some.vectors, others.vectors)).toBeLessThan(NEAR);
+    expect(some.usage).toEqual(others.usage);
+  };
   const addWorker = async () => {
     await cluster.startWorker([], "worker-2");
     await cluster.replicasReady(2);
@@ -74,7 +82,7 @@ describe("calls over two workers, one of which is killed", { timeout: 180_000 },
     const counts = (answers: typeof over) =>
       answers.map(({ usage }) => [usage?.prompt_tokens, usage?.completion_tokens]);
     expect(counts(over)).toEqual(counts(expected));
-    expect(await embed()).toEqual(vectors);
+    expectNear(await embed(), vectors);
   });
 
   it("repeat the prompts that were with the killed one, and charge them once", async () => {
@@ -88,6 +96,6 @@ describe("calls over two workers, one of which is killed", { timeout: 180_000 },
 
   it("repeat the inputs to embed that were with it", async () => {
     await addWorker();
-    expect(await disturbed(embed)).toEqual(vectors);
+    expectNear(await disturbed(embed), vectors);
   });
 });

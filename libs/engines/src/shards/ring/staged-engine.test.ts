@@ -1,6 +1,7 @@
 // holds: shard-engine
 
 import { setTimeout as delay } from "node:timers/promises";
+import { largestDifference } from "@heddle/base/testing/largest-difference";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Ask } from "../../testing/engine-session.ts";
 import { StagedSession } from "../testing/staged-session.ts";
@@ -71,7 +72,9 @@ describe("an engine in three stages", () => {
 
   it("embeds as the whole model does", async () => {
     const inputs = [tokens(30, 40), tokens(50, 41)];
-    expect(await session.embed(inputs)).toEqual(await session.whole.embed(inputs));
+    const [vectors, whole] = [await session.embed(inputs), await session.whole.embed(inputs)];
+    // Where the cells of a cache lie, which texts before decide, rounds by some 1e-4.
+    expect(largestDifference(vectors, whole)).toBeLessThan(2e-3);
   });
 
   it("refuses adapters and deterministic requests with the reason", async () => {
