@@ -248,6 +248,7 @@ function addKeys(program: Command, lazy: Lazy): void {
     .option("--scopes <list>", "comma-separated scopes")
     .option("--project <name>", "project that the key is bound to (default: default)")
     .option("--owner <name>", "user or service that answers for the key")
+    .option("--service-account <name>", "service account that the key belongs to")
     .option("--models <list>", "comma-separated models that the key may call (default: all)")
     .option("--deterministic", "give equal answers to equal calls, unless a call says otherwise")
     .action(lazy(async () => (await import("./commands/keys.ts")).createKey));

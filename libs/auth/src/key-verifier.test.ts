@@ -12,12 +12,14 @@ function setUp(record: Partial<StoredKey> = {}) {
     [id, { id, hash: hashApiKey(text, pepper), ...record }],
   ]);
   const clock = { now: 1_000 };
+  const disabled = new Set<string>();
   const verifier = new KeyVerifier<StoredKey>({
     lookup: (wanted) => keys.get(wanted),
     pepper,
     now: () => clock.now,
+    isDisabled: ({ id: of }) => disabled.has(of),
   });
-  return { id, text, keys, clock, verifier };
+  return { id, text, keys, clock, disabled, verifier };
 }
 
 function reasonOf(result: ReturnType<KeyVerifier<StoredKey>["verify"]>): string {
@@ -68,6 +70,16 @@ describe("KeyVerifier", () => {
     expect(reasonOf(verifier.verify(text))).toBe("unknown");
   });
 
+  it("refuses a key of a service account that is disabled, until it is enabled", () => {
+    const { id, text, disabled, verifier } = setUp();
+    expect(verifier.verify(text).ok).toBe(true);
+    disabled.add(id);
+    expect(reasonOf(verifier.verify(text))).toBe("disabled");
+    expect(reasonOf(verifier.verifyId(id))).toBe("disabled");
+    disabled.delete(id);
+    expect(verifier.verify(text).ok).toBe(true);
+  });
+
   it("hashes a text once while it is cached, and caches 10,000 of them", () => {
     const { text } = createApiKey("live");
     const others = Array.from({ length: 10_000 }, () => createApiKey("live").text);
@@ -78,6 +90,7 @@ describe("KeyVerifier", () => {
     const verifier = new KeyVerifier<StoredKey>({
       lookup: (id) => ({ id, hash: keys.get(id) ?? "" }),
       now: () => 0,
+      isDisabled: () => false,
       get pepper() {
         hashed++;
         return pepper;

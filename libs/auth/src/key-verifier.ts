@@ -13,7 +13,7 @@ export type Verification<K> =
   | { readonly ok: true; readonly key: K }
   | {
       readonly ok: false;
-      readonly reason: "malformed" | "checksum" | "unknown" | "revoked" | "expired";
+      readonly reason: "malformed" | "checksum" | "unknown" | "revoked" | "expired" | "disabled";
       readonly message: string;
     };
 
@@ -22,6 +22,8 @@ export interface KeyVerifierOptions<K> {
   readonly pepper: Uint8Array;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
+  /** Whether the service account of the key is disabled. */
+  readonly isDisabled: (key: K) => boolean;
 }
 
 /** Verified texts that are cached, so that a busy key is hashed once; the oldest is evicted. */
@@ -79,6 +81,7 @@ export class KeyVerifier<K extends StoredKey> {
     if (key.expiresAtMs !== undefined && key.expiresAtMs <= this.#options.now()) {
       return refuse("expired", `hdl_*_${key.id}_`);
     }
+    if (this.#options.isDisabled(key)) return refuse("disabled", `hdl_*_${key.id}_`);
     return { ok: true, key };
   }
 }
@@ -88,6 +91,7 @@ const MESSAGES = {
   checksum: "is mistyped: its checksum does not match. Copy the whole key again.",
   unknown: "is well formed but unknown to this cluster. Check the endpoint, or ask for a key.",
   revoked: "has been revoked. Ask an administrator for a new key.",
+  disabled: "belongs to a service account that is disabled. Ask an administrator to enable it.",
   expired: "has expired. Ask an administrator for a new key.",
 } as const;
 

@@ -1,4 +1,4 @@
-import { Access, RoleBindings, Roles } from "./resources/cluster/access.ts";
+import { Access, RoleBindings, Roles, ServiceAccounts } from "./resources/cluster/access.ts";
 import { Cluster } from "./resources/cluster/cluster.ts";
 import { Events } from "./resources/cluster/events.ts";
 import { Keys } from "./resources/cluster/keys.ts";
@@ -47,6 +47,7 @@ export class Heddle {
   readonly plugins: Plugins;
   readonly keys: Keys;
   readonly roles: Roles;
+  readonly serviceAccounts: ServiceAccounts;
   readonly bindings: RoleBindings;
   readonly access: Access;
   readonly limits: LimitsResource;
@@ -79,6 +80,7 @@ export class Heddle {
     this.plugins = new Plugins(transport);
     this.keys = new Keys(transport);
     this.roles = new Roles(transport);
+    this.serviceAccounts = new ServiceAccounts(transport);
     this.bindings = new RoleBindings(transport);
     this.access = new Access(transport);
     this.limits = new LimitsResource(transport);

@@ -26,6 +26,7 @@ export const EVENT_TYPES = {
   SECRET_CHANGE: "A secret of a project was set or removed.",
   SETTING_CHANGE: "A setting of the cluster was changed.",
   ROLE_CHANGE: "A role was changed or removed.",
+  SERVICE_CHANGE: "A service account was created, changed, disabled or removed.",
   ACCESS_GRANT: "A role was given.",
   ACCESS_REVOKE: "A role was taken away.",
   SESSION_END: "A sign-in of the console was ended, by its user or the identity provider.",

@@ -48,8 +48,8 @@ export const SHIPPED_ROLES = {
 /** The roles that are administrators until an access policy says otherwise. */
 export const SHIPPED_ADMIN_ROLES: readonly string[] = ["admin"];
 
-/** Who a role is bound to: a user's or service's subject, a group of the token, a key's id. */
-export const SUBJECT_KINDS = ["user", "group", "key"] as const;
+/** Who a role is bound to: a user's subject, a group of its token, a key's id, a service account. */
+export const SUBJECT_KINDS = ["user", "group", "key", "service"] as const;
 export type SubjectKind = (typeof SUBJECT_KINDS)[number];
 
 /** Permissions over what projects have; all others are of the whole cluster. */
@@ -83,6 +83,8 @@ export const GRANTABLE: readonly string[] = [
 export const ROLE_NAME = /^[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?$/;
 /** The name of a project: 1 to 63 characters. */
 export const PROJECT_NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
+/** The name of a service account: 1 to 63 characters. */
+export const SERVICE_NAME = PROJECT_NAME;
 /** A subject's name, as an identity provider writes it: printable, and no space at its ends. */
 export const SUBJECT_NAME =
   /^[\x21-\x7e\u00a1-\uffff]([\x20-\x7e\u00a1-\uffff]{0,198}[\x21-\x7e\u00a1-\uffff])?$/;

@@ -3,6 +3,7 @@ import { isRole } from "./access/access-changes.ts";
 import {
   BINDS_ROLES,
   HARDENED,
+  HAS_SERVICES,
   LIMITS_SUBJECTS,
   RECORDS_EVENTS,
   REMOVES_EVENTS,
@@ -110,6 +111,7 @@ export function emptyState(): ControlState {
     roles: new Map(),
     bindings: new Map(),
     access: new Map(),
+    services: new Map(),
     secrets: new Map(),
     endedSessions: new Map(),
     sessionTokens: new Map(),
@@ -138,6 +140,10 @@ function createKey(state: ControlState, key: ApiKeyRecord): ControlReply {
   if (fault) return refuse("invalid_value", fault);
   if (versionOf(state) >= BINDS_ROLES && key.role !== undefined && !isRole(state, key.role)) {
     return refuse("not_found", `no role has the name ${key.role}`, "role");
+  }
+  const isOfUnknown = key.service !== undefined && !state.services.has(key.service);
+  if (versionOf(state) >= HAS_SERVICES && isOfUnknown) {
+    return refuse("not_found", `no service account has the name ${key.service}`, "service_account");
   }
   if (state.keys.has(key.id)) return refuse("conflict", `a key with id ${key.id} exists`);
   if (state.keys.size >= MAX_KEYS) return refuse("conflict", `the cluster holds ${MAX_KEYS} keys`);
@@ -212,10 +218,14 @@ function hasOtherAdmin(state: ControlState, id: string, atMs: number): boolean {
   return false;
 }
 
-/** From BINDS_ROLES on, a key that is bound to a project is none of the whole cluster. */
+/**
+ * From BINDS_ROLES on, a key that is bound to a project is none of the whole cluster. Keys of service
+ * accounts do not count: these can be disabled.
+ */
 function isAdminAt(key: ApiKeyRecord, atMs: number, version: number): boolean {
   const isOfCluster = version < BINDS_ROLES || key.project === undefined;
-  return isOfCluster && key.scopes.includes("*") && isInUse(key, atMs);
+  const isOwn = key.service === undefined;
+  return isOfCluster && isOwn && key.scopes.includes("*") && isInUse(key, atMs);
 }
 
 function isInUse({ revokedAtMs, expiresAtMs }: ApiKeyRecord, atMs: number): boolean {

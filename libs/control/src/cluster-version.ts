@@ -49,6 +49,8 @@ export const TAKES_INPUTS = 10;
 export const BOUNDS_STORAGE = 10;
 /** Signatures of witnesses are kept. */
 export const COSIGNS_EVENTS = 10;
+/** Service accounts, to which keys belong and roles are bound. */
+export const HAS_SERVICES = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

@@ -1,7 +1,7 @@
 import type { ErrorCode } from "@heddle/base/errors";
 import type { LimitedKind } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
-import type { AccessCommand, SessionCommand } from "./access/records.ts";
+import type { AccessCommand, ServiceCommand, SessionCommand } from "./access/records.ts";
 import type { AuditCommand } from "./audit/records.ts";
 import type { WebhookCommand } from "./audit/webhook-records.ts";
 import type { DocumentRecord, DocumentsCommand } from "./documents/records.ts";
@@ -27,6 +27,7 @@ export type ControlCommand =
   | DocumentsCommand
   | JobsCommand
   | SecretCommand
+  | ServiceCommand
   | SessionCommand
   | WebhookCommand;
 
@@ -38,6 +39,7 @@ export type LoggedCommand =
   | DocumentsCommand
   | LoggedJobsCommand
   | SecretCommand
+  | ServiceCommand
   | SessionCommand
   | WebhookCommand;
 

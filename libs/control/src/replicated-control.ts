@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { changeAccess, isAccessCommand } from "./access/access-changes.ts";
+import { changeService, isServiceCommand } from "./access/service-changes.ts";
 import { changeSessions, isSessionCommand } from "./access/session-changes.ts";
 import { apply, emptyState, unknownRefusal } from "./apply.ts";
 import { changeAudit, isAuditCommand } from "./audit/audit-changes.ts";
@@ -16,6 +17,7 @@ import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
   ENDS_SESSIONS,
+  HAS_SERVICES,
   KEEPS_SECRETS,
   NEWEST_VERSION,
   RECORDS_EVENTS,
@@ -311,6 +313,9 @@ export class ReplicatedControl {
       version < first ? this.#unknown(command.type) : change();
     if (isAccessCommand(command)) {
       return since(BINDS_ROLES, () => changeAccess(this.state, command));
+    }
+    if (isServiceCommand(command)) {
+      return since(HAS_SERVICES, () => changeService(this.state, command));
     }
     if (isAuditCommand(command)) {
       return since(RECORDS_EVENTS, () => changeAudit(this.state, command));

@@ -24,6 +24,7 @@ const STATE_KINDS = {
       "roles",
       "bindings",
       "access",
+      "services",
       "secrets",
       "endedSessions",
       "sessionTokens",
@@ -163,6 +164,8 @@ function replacedRecord(state: ControlState, command: ControlCommand): object | 
       return state.servers.get(command.server.id);
     case "role.set":
       return state.roles.get(command.name);
+    case "service.set":
+      return state.services.get(command.name);
     case "secret.set":
     case "secret.reseal":
       return state.secrets.get(secretKey(command));
@@ -186,6 +189,7 @@ const ADDED_KINDS: Partial<Record<ControlCommand["type"], StateKind>> = {
   "limits.set": "catalog",
   "role.set": "catalog",
   "secret.set": "catalog",
+  "service.set": "catalog",
   "binding.add": "catalog",
   "model.register": "catalog",
   "node.join": "cluster",
@@ -211,6 +215,8 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
       return true;
     case "role.set":
       return !state.roles.has(command.name);
+    case "service.set":
+      return !state.services.has(command.name);
     case "secret.set":
       return !state.secrets.has(secretKey(command));
     case "limits.set":

@@ -5,6 +5,7 @@ import type {
   AccessPolicyRecord,
   EndedSession,
   RoleRecord,
+  ServiceRecord,
   SessionTokens,
   SubjectRecord,
 } from "./access/records.ts";
@@ -42,10 +43,12 @@ export interface ControlState extends JobsState {
   readonly documents: Map<string, DocumentRecord>;
   /** Roles of the cluster's own, by name. */
   readonly roles: Map<string, RoleRecord>;
-  /** Roles of users, groups and keys, by `subjectKey`. */
+  /** Roles of users, groups, keys and service accounts, by `subjectKey`. */
   readonly bindings: Map<string, SubjectRecord>;
   /** The access policy; its defaults hold while it is absent. */
   readonly access: Map<"policy", AccessPolicyRecord>;
+  /** Service accounts, by name. */
+  readonly services: Map<string, ServiceRecord>;
   /** Sessions of browsers that were ended early, by a hash of what they have in common. */
   readonly endedSessions: Map<string, EndedSession>;
   /** Tokens of browsers' sessions, under keys that only their cookies have. */
@@ -113,6 +116,8 @@ export interface ApiKeyRecord {
   readonly role?: string | undefined;
   /** The user or service that answers for it. */
   readonly owner?: string | undefined;
+  /** The service account that it belongs to: its roles count too, and it ends while that is disabled. */
+  readonly service?: string | undefined;
   /** Model ids this key may call; empty means every model. */
   readonly models: readonly string[];
   readonly limits: Limits;

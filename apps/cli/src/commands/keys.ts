@@ -21,6 +21,7 @@ const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "SCOPES", value: (key) => words(key["scopes"]) },
   { header: "PROJECT", value: (key) => textOf(key["project"]), wide: true },
   { header: "OWNER", value: (key) => textOf(key["owner"]), wide: true },
+  { header: "SERVICE ACCOUNT", value: (key) => textOf(key["service_account"]), wide: true },
   { header: "STATUS", value: (key) => textOf(key["status"]) },
   { header: "MODELS", value: (key) => words(key["models"]) || "all", wide: true },
   { header: "ROTATED TO", value: (key) => textOf(key["rotated_to"]), wide: true },
@@ -37,7 +38,9 @@ export async function listKeys(command: Command): Promise<number> {
   return 0;
 }
 
-type KeyFlags = Partial<Record<"scopes" | "models" | "role" | "project" | "owner", string>> & {
+type KeyFlags = Partial<
+  Record<"scopes" | "models" | "role" | "project" | "owner" | "serviceAccount", string>
+> & {
   readonly deterministic?: true;
 };
 
@@ -52,6 +55,7 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.role ? { role: flags.role } : {}),
     ...(flags.project ? { project: flags.project } : {}),
     ...(flags.owner ? { owner: flags.owner } : {}),
+    ...(flags.serviceAccount ? { service_account: flags.serviceAccount } : {}),
     ...(flags.deterministic ? { deterministic: true } : {}),
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));

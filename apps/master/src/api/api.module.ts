@@ -8,6 +8,7 @@ import { TaskOutputModule } from "../task-output/task-output.module.ts";
 import { AccessSeed } from "./access/access-seed.ts";
 import { BindingsController } from "./access/bindings.controller.ts";
 import { RolesController } from "./access/roles.controller.ts";
+import { ServiceAccountsController } from "./access/service-accounts.controller.ts";
 import { SignInController } from "./access/sign-in.controller.ts";
 import { ArtifactsController } from "./artifacts/artifacts.controller.ts";
 import { ApiDescription } from "./cluster/api-description.ts";
@@ -64,6 +65,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     ModelsController,
     KeysController,
     RolesController,
+    ServiceAccountsController,
     BindingsController,
     LimitsController,
     UsageController,

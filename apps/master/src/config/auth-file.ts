@@ -3,6 +3,7 @@ import { readBoundedText } from "@heddle/base/flag-file";
 import { isLoopback } from "@heddle/base/network-address";
 import { addBindingRequest, setPolicyRequest } from "@heddle/contracts/api/access/bindings";
 import { setRoleRequest } from "@heddle/contracts/api/access/roles";
+import { serviceName, setServiceRequest } from "@heddle/contracts/api/access/service-accounts";
 import { ROLE_NAME, SHIPPED_ROLES } from "@heddle/contracts/roles";
 import { z } from "zod";
 
@@ -135,6 +136,7 @@ export const oauth2Settings = z.strictObject({
 const rbac = z.strictObject({
   ...setPolicyRequest.partial().shape,
   roles: z.record(z.string().regex(ROLE_NAME), setRoleRequest).default({}),
+  service_accounts: z.record(serviceName, setServiceRequest).default({}),
   bindings: z.array(addBindingRequest).max(10_000).default([]),
 });
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { PROJECT_NAME, SUBJECT_NAME } from "../roles.ts";
 import { grantable, roleName } from "./access/roles.ts";
+import { serviceName } from "./access/service-accounts.ts";
 import { limitMembers, limitsSchema } from "./limits/limits.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import { pageQuery, pageSchema, time } from "./parameters.ts";
@@ -45,7 +46,7 @@ export const createKeyRequest = z
       .max(64)
       .optional()
       .describe(
-        "Permissions of the key; without them and a role, to call and list models, files and batches.",
+        "Permissions of the key; without them, a role and a service account, to call and list models, files and batches.",
       ),
     role: roleName.optional().describe("The role of the key, in place of `scopes`."),
     owner: z
@@ -53,6 +54,11 @@ export const createKeyRequest = z
       .regex(SUBJECT_NAME, "expected 1 to 200 printable characters")
       .optional()
       .describe("The user or service that answers for the key."),
+    service_account: serviceName
+      .optional()
+      .describe(
+        "The service account that the key belongs to. It has the roles of that one too, and is refused while that is disabled.",
+      ),
     models: z
       .array(z.string().min(1).max(200))
       .max(1000)
@@ -85,6 +91,7 @@ const keySchema = z
     name: z.string(),
     role: z.string().nullable().describe("In place of `scopes`."),
     owner: z.string().nullable(),
+    service_account: z.string().nullable(),
     scopes: z.array(z.string()),
     models: z.array(z.string()).describe("Empty for all."),
     unknown_models: z
@@ -93,7 +100,9 @@ const keySchema = z
     project: z.string(),
     limits: limitsSchema,
     deterministic: z.boolean(),
-    status: z.enum(["active", "expired", "revoked"]),
+    status: z
+      .enum(["active", "disabled", "expired", "revoked"])
+      .describe("`disabled` by its service account."),
     created_at: time,
     expires_at: time.nullable(),
     revoked_at: time.nullable(),
@@ -126,7 +135,9 @@ export const keyOperations = {
     path: "/api/v1/keys",
     permission: "cluster:admin",
     summary: "Lists the API keys, newest first, without their secrets.",
-    query: pageQuery,
+    query: pageQuery.extend({
+      service_account: serviceName.optional().describe("Only keys of that service account."),
+    }),
     readsState: true,
     replies: { 200: json(pageSchema(keySchema)) },
   },

@@ -1,6 +1,7 @@
 import { accessOperations, bindingOperations } from "./access/bindings.ts";
 import { roleOperations } from "./access/roles.ts";
 import { secretOperations } from "./access/secrets.ts";
+import { serviceOperations } from "./access/service-accounts.ts";
 import { signInOperations } from "./access/sign-in.ts";
 import { chatOperations } from "./chat.ts";
 import { clusterOperations } from "./cluster.ts";
@@ -57,6 +58,7 @@ export const OPERATIONS: Readonly<Record<string, Readonly<Record<string, ApiOper
   workers: workerOperations,
   keys: keyOperations,
   roles: roleOperations,
+  serviceAccounts: serviceOperations,
   bindings: bindingOperations,
   access: accessOperations,
   signIn: signInOperations,

@@ -6,7 +6,7 @@ import {
   SUBJECT_KINDS,
   SUBJECT_NAME,
 } from "@heddle/contracts/roles";
-import { KEEPS_SECRETS, versionOf } from "../cluster-version.ts";
+import { HAS_SERVICES, KEEPS_SECRETS, versionOf } from "../cluster-version.ts";
 import { ACCEPTED, type ControlReply, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
 import {
@@ -25,7 +25,10 @@ const MAX_PERMISSIONS = 64;
 const MAX_ADMIN_ROLES = 32;
 const MAX_DESCRIPTION = 200;
 
-type AccessState = Pick<ControlState, "roles" | "bindings" | "access" | "keys" | "cluster">;
+type AccessState = Pick<
+  ControlState,
+  "roles" | "bindings" | "access" | "keys" | "services" | "cluster"
+>;
 
 /**
  * The only code that changes roles, bindings and the access policy.
@@ -129,12 +132,15 @@ function userOf({ bindings, access, keys }: AccessState, name: string): string |
 }
 
 function addBinding(state: AccessState, binding: BindingName, atMs: number): ControlReply {
-  const fault = bindingFault(binding);
+  const fault = bindingFault(binding, versionOf(state));
   if (fault) return refuse("invalid_value", fault);
   const { kind, subject, role, project } = binding;
   if (!isRole(state, role)) return refuse("not_found", `no role has the name ${role}`, "role");
   if (kind === "key" && !state.keys.has(subject)) {
     return refuse("not_found", `no key has the id ${subject}`, "subject");
+  }
+  if (kind === "service" && !state.services.has(subject)) {
+    return refuse("not_found", `no service account has the name ${subject}`, "subject");
   }
   const at = bindingKey(kind, subject);
   const roles = state.bindings.get(at)?.roles ?? [];
@@ -150,8 +156,12 @@ function addBinding(state: AccessState, binding: BindingName, atMs: number): Con
   return ACCEPTED;
 }
 
-function bindingFault({ kind, subject, project }: BindingName): string | undefined {
-  if (!SUBJECT_KINDS.includes(kind)) return `a role is bound to ${SUBJECT_KINDS.join(", ")}`;
+function bindingFault(
+  { kind, subject, project }: BindingName,
+  version: number,
+): string | undefined {
+  const kinds = SUBJECT_KINDS.filter((each) => each !== "service" || version >= HAS_SERVICES);
+  if (!kinds.includes(kind)) return `a role is bound to ${kinds.join(", ")}`;
   if (!SUBJECT_NAME.test(subject)) return "a subject has 1 to 200 printable characters";
   return project === undefined || PROJECT_NAME.test(project)
     ? undefined

@@ -50,6 +50,27 @@ export type AccessCommand =
   | { readonly type: "binding.remove"; readonly atMs: number; readonly binding: BindingName }
   | { readonly type: "access.set"; readonly atMs: number; readonly policy: AccessPolicyRecord };
 
+/** A program with keys of its own. */
+export interface ServiceRecord {
+  readonly description: string;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+  /** From then on its keys are refused. */
+  readonly disabledAtMs?: number | undefined;
+}
+
+/** Changes of service accounts. */
+export type ServiceCommand =
+  | {
+      readonly type: "service.set";
+      readonly atMs: number;
+      readonly name: string;
+      /** What is absent stays as it is. */
+      readonly description?: string | undefined;
+      readonly isDisabled?: boolean | undefined;
+    }
+  | { readonly type: "service.remove"; readonly atMs: number; readonly name: string };
+
 /** The key of a subject's record in the state. */
 export function bindingKey(kind: SubjectKind, subject: string): string {
   return `${kind}:${subject}`;

@@ -94,6 +94,16 @@ const RULES: Rules = {
     subject: `roles/${name}`,
     data: { removed: true },
   }),
+  "service.set": ({ name }, { services }) => ({
+    type: "SERVICE_CHANGE",
+    subject: `service-accounts/${name}`,
+    data: { disabled: services.get(name)?.disabledAtMs !== undefined },
+  }),
+  "service.remove": ({ name }) => ({
+    type: "SERVICE_CHANGE",
+    subject: `service-accounts/${name}`,
+    data: { removed: true },
+  }),
   "binding.add": ({ binding: { kind, subject, role, project } }) => ({
     type: "ACCESS_GRANT",
     subject: `bindings/${bindingKey(kind, subject)}`,
@@ -218,6 +228,7 @@ function viewKey(key: Commands["key.create"]["key"]) {
   return {
     name: key.name,
     role: key.role ?? null,
+    ...(key.service !== undefined && { service_account: key.service }),
     scopes: key.scopes.slice(0, MAX_ITEMS),
     models: key.models.slice(0, MAX_ITEMS),
     ...(key.expiresAtMs !== undefined && { expires_at: new Date(key.expiresAtMs).toISOString() }),

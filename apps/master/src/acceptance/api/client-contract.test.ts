@@ -72,6 +72,22 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
     ({ roles }) => roles.set("contract", { permissions: ["jobs:read"] }),
   ],
   "roles.remove": ["DELETE /api/v1/roles/:name", ({ roles }) => roles.remove("a b")],
+  "serviceAccounts.list": [
+    "GET /api/v1/service-accounts",
+    ({ serviceAccounts }) => serviceAccounts.list().page(),
+  ],
+  "serviceAccounts.get": [
+    "GET /api/v1/service-accounts/:name",
+    ({ serviceAccounts }) => serviceAccounts.get("a b"),
+  ],
+  "serviceAccounts.set": [
+    "PUT /api/v1/service-accounts/:name",
+    ({ serviceAccounts }) => serviceAccounts.set("contract"),
+  ],
+  "serviceAccounts.remove": [
+    "DELETE /api/v1/service-accounts/:name",
+    ({ serviceAccounts }) => serviceAccounts.remove("a b"),
+  ],
   "bindings.list": ["GET /api/v1/bindings", ({ bindings }) => bindings.list().page()],
   "bindings.add": ["POST /api/v1/bindings", ({ bindings }) => bindings.add(BINDING)],
   "bindings.remove": ["DELETE /api/v1/bindings", ({ bindings }) => bindings.remove(BINDING)],

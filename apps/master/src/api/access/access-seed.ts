@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
-import type { AccessCommand } from "@heddle/control/access/records";
+import type { AccessCommand, ServiceCommand } from "@heddle/control/access/records";
 import { bindingKey } from "@heddle/control/access/records";
-import { BINDS_ROLES, versionOf } from "@heddle/control/cluster-version";
+import { BINDS_ROLES, HAS_SERVICES, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
 import {
   type BeforeApplicationShutdown,
@@ -15,6 +15,8 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import { propose, untilSettled } from "../../control-plane/propose.ts";
 import { AUTH_SETTINGS } from "../../http/identity/open-authenticator.ts";
 import { viewPolicy } from "./access-view.ts";
+
+type SeedCommand = AccessCommand | ServiceCommand;
 
 const LOOK_MS = 250;
 
@@ -49,7 +51,8 @@ export class AccessSeed implements OnApplicationBootstrap, BeforeApplicationShut
   async #seed(rbac: NonNullable<AuthSettings["rbac"]>): Promise<void> {
     const { signal } = this.#ended;
     try {
-      while (versionOf(this.#control.state) < BINDS_ROLES) {
+      const since = Object.keys(rbac.service_accounts).length > 0 ? HAS_SERVICES : BINDS_ROLES;
+      while (versionOf(this.#control.state) < since) {
         await sleep(LOOK_MS, undefined, { signal, ref: false });
       }
       const commands = seedCommands(rbac, this.#control.state, Date.now());
@@ -68,13 +71,22 @@ export class AccessSeed implements OnApplicationBootstrap, BeforeApplicationShut
   }
 }
 
-/** What differs from the state: roles first, since bindings and the policy name them. */
+/**
+ * What differs from the state: roles and service accounts first, since bindings and the policy name
+ * them. A service account that exists stays as it is, disabled or not.
+ */
 function seedCommands(
-  { roles, bindings, default_role, admin_roles }: NonNullable<AuthSettings["rbac"]>,
+  {
+    roles,
+    service_accounts,
+    bindings,
+    default_role,
+    admin_roles,
+  }: NonNullable<AuthSettings["rbac"]>,
   state: ControlPlane["state"],
   atMs: number,
-): AccessCommand[] {
-  const commands: AccessCommand[] = [];
+): SeedCommand[] {
+  const commands: SeedCommand[] = [];
   for (const [name, { permissions, description }] of Object.entries(roles)) {
     const known = state.roles.get(name);
     const isKnown =
@@ -82,6 +94,10 @@ function seedCommands(
     if (isKnown) continue;
     const role = { permissions, description, updatedAtMs: atMs };
     commands.push({ type: "role.set", atMs, name, role });
+  }
+  for (const [name, { description, disabled: isDisabled }] of Object.entries(service_accounts)) {
+    if (state.services.has(name)) continue;
+    commands.push({ type: "service.set", atMs, name, description, isDisabled });
   }
   for (const binding of bindings) {
     const { kind, subject, role, project } = binding;

@@ -1,11 +1,13 @@
 import type { AccessPolicy, Binding } from "@heddle/contracts/api/access/bindings";
 import type { RoleView } from "@heddle/contracts/api/access/roles";
+import type { ServiceAccount } from "@heddle/contracts/api/access/service-accounts";
 import { SHIPPED_ADMIN_ROLES, SHIPPED_ROLES } from "@heddle/contracts/roles";
 import type {
   AccessPolicyRecord,
   BindingName,
   BoundRole,
   RoleRecord,
+  ServiceRecord,
 } from "@heddle/control/access/records";
 import type { ControlState } from "@heddle/control/state";
 
@@ -41,6 +43,20 @@ export function viewBinding(
     role,
     project: project ?? null,
     created_at: new Date(atMs).toISOString(),
+  };
+}
+
+export function viewService(name: string, record: ServiceRecord): ServiceAccount {
+  const { description, createdAtMs, updatedAtMs, disabledAtMs } = record;
+  return {
+    id: name,
+    object: "service_account",
+    name,
+    description,
+    disabled: disabledAtMs !== undefined,
+    created_at: new Date(createdAtMs).toISOString(),
+    updated_at: new Date(updatedAtMs).toISOString(),
+    disabled_at: disabledAtMs === undefined ? null : new Date(disabledAtMs).toISOString(),
   };
 }
 

@@ -1,6 +1,6 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { BINDS_ROLES, versionOf } from "@heddle/control/cluster-version";
+import { BINDS_ROLES, HAS_SERVICES, versionOf } from "@heddle/control/cluster-version";
 import type { ControlState } from "@heddle/control/state";
 import type { Caller } from "../../http/identity/caller.ts";
 import { permissionsOf } from "../../http/identity/caller-resolver.ts";
@@ -23,7 +23,15 @@ export function checkBindsRoles(state: Pick<ControlState, "cluster">): void {
   throw new AppError("unavailable", message);
 }
 
-/** The same for a role that is bound in a project, where it does not administer the cluster. */
+/** The same of service accounts. */
+export function checkHasServices(state: Pick<ControlState, "cluster">): void {
+  if (versionOf(state) >= HAS_SERVICES) return;
+  const message =
+    "The masters know no service accounts yet: that begins when all of them run this build.";
+  throw new AppError("unavailable", message);
+}
+
+/** Refuses escalation by a role that is bound in a project, where it does not administer the cluster. */
 export function refuseRoleEscalation(
   caller: Caller,
   state: Pick<ControlState, "roles" | "access">,

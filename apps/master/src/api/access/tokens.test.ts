@@ -39,8 +39,10 @@ beforeAll(async () => {
     },
     rbac: {
       roles: { auditor: { permissions: ["jobs:read", "cluster:read"] } },
+      service_accounts: { ci: { description: "builds" } },
       bindings: [
         { kind: "group", subject: "vision-team", role: "developer", project: "vision" },
+        { kind: "service", subject: "ci", role: "auditor" },
         { kind: "user", subject: "alice", role: "auditor" },
       ],
     },
@@ -60,6 +62,13 @@ afterAll(async () => {
   await server.master.close();
   await issuer.close();
   rmSync(folder, { recursive: true, force: true });
+});
+
+it("the file: its service accounts exist, with their roles", async () => {
+  const account = await (await send(server, "GET", "/api/v1/service-accounts/ci")).json();
+  expect(account).toMatchObject({ name: "ci", description: "builds", disabled: false });
+  const bound = await send(server, "GET", "/api/v1/bindings?kind=service");
+  expect(await bound.json()).toMatchObject({ data: [{ subject: "ci", role: "auditor" }] });
 });
 
 function tokenOf(claims: JWTPayload, by = key): Promise<string> {

@@ -6,7 +6,7 @@ import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ControlState, ModelRecord } from "@heddle/control/state";
-import { viewBinding, viewOwnRole } from "../access/access-view.ts";
+import { viewBinding, viewOwnRole, viewService } from "../access/access-view.ts";
 import { viewSetting } from "../cluster/setting-view.ts";
 import { viewJob } from "../jobs/job-view.ts";
 import { viewProject } from "../jobs/project-view.ts";
@@ -53,9 +53,9 @@ function countsOf(state: ControlState): Record<string, number> {
 const COLLECTIONS: Readonly<
   Record<PastCollection, (state: ControlState, nowMs: number, jobs: JobIndex) => readonly Item[]>
 > = {
-  keys: ({ keys, models }, now) => {
+  keys: ({ keys, models, services }, now) => {
     const rotatedTo = successors(keys.values());
-    const context = { now, registered: models, rotatedTo };
+    const context = { now, services, registered: models, rotatedTo };
     return [...keys.values()].map((key) => viewKey(key, context));
   },
   roles: ({ roles }) => [...roles].map(([name, role]) => viewOwnRole(name, role)),
@@ -63,6 +63,8 @@ const COLLECTIONS: Readonly<
     [...bindings].flatMap(([key, { roles }]) =>
       roles.map((bound) => viewBinding(subjectOf(key), bound)),
     ),
+  service_accounts: ({ services }) =>
+    [...services].map(([name, record]) => viewService(name, record)),
   settings: ({ settings }) =>
     (Object.keys(CLUSTER_SETTINGS) as SettingName[]).map((name) => ({
       id: name,

@@ -1,5 +1,6 @@
 import type { ApiKey } from "@heddle/contracts/api/keys";
-import type { ApiKeyRecord } from "@heddle/control/state";
+import { isOfDisabledService } from "@heddle/control/access/service-changes";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { viewLimits } from "../limits/limits-view.ts";
 
@@ -8,6 +9,8 @@ interface KeyContext {
   readonly lastUsedAtMs?: number | undefined;
   /** Milliseconds since the epoch. */
   readonly now: number;
+  /** The service accounts, by name. */
+  readonly services: ControlState["services"];
   /** The registered models, by id. */
   readonly registered: ReadonlyMap<string, unknown>;
   /** Of every rotated key, its last replacement. */
@@ -24,20 +27,21 @@ export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, st
 }
 
 export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
-  const { lastUsedAtMs, now, registered, rotatedTo } = context;
+  const { lastUsedAtMs, registered, rotatedTo } = context;
   return {
     id: key.id,
     object: "api_key",
     name: key.name,
     role: key.role ?? null,
     owner: key.owner ?? null,
+    service_account: key.service ?? null,
     scopes: key.scopes,
     models: key.models,
     unknown_models: key.models.filter((id) => !registered.has(id)),
     project: key.project ?? DEFAULT_PROJECT,
     limits: viewLimits(key.limits),
     deterministic: key.deterministic ?? false,
-    status: statusOf(key, now),
+    status: statusOf(key, context),
     created_at: new Date(key.createdAtMs).toISOString(),
     expires_at: isoOrNull(key.expiresAtMs),
     revoked_at: isoOrNull(key.revokedAtMs),
@@ -47,9 +51,13 @@ export function viewKey(key: ApiKeyRecord, context: KeyContext): ApiKey {
   };
 }
 
-function statusOf(key: ApiKeyRecord, now: number): ApiKey["status"] {
+function statusOf(
+  key: ApiKeyRecord,
+  { now, services }: Pick<KeyContext, "now" | "services">,
+): ApiKey["status"] {
   if (key.revokedAtMs !== undefined) return "revoked";
-  return key.expiresAtMs !== undefined && key.expiresAtMs <= now ? "expired" : "active";
+  if (key.expiresAtMs !== undefined && key.expiresAtMs <= now) return "expired";
+  return isOfDisabledService({ services }, key) ? "disabled" : "active";
 }
 
 function isoOrNull(atMs: number | undefined): string | null {

@@ -22,7 +22,12 @@ import { LastUsed } from "../../http/last-used.ts";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
-import { checkBindsRoles, refuseEscalation, refuseRoleEscalation } from "../access/escalation.ts";
+import {
+  checkBindsRoles,
+  checkHasServices,
+  refuseEscalation,
+  refuseRoleEscalation,
+} from "../access/escalation.ts";
 import { limitsOf } from "../limits/limits-view.ts";
 import { successors, viewKey } from "./key-view.ts";
 import { pageOf } from "./page.ts";
@@ -69,6 +74,7 @@ export class KeysController {
       scopes,
       ...(body.role !== undefined && { role: body.role }),
       ...(body.owner !== undefined && { owner: body.owner }),
+      ...(body.service_account !== undefined && { service: body.service_account }),
       models: body.models,
       limits: limitsOf(body.limits),
       ...(body.project !== DEFAULT_PROJECT && { project: body.project }),
@@ -111,6 +117,7 @@ export class KeysController {
       scopes,
       ...(role !== undefined && { role }),
       ...(old.owner !== undefined && { owner: old.owner }),
+      ...(old.service !== undefined && { service: old.service }),
       models: old.models,
       limits: old.limits,
       ...(project !== undefined && { project }),
@@ -126,7 +133,9 @@ export class KeysController {
 
   @Serves(keyOperations.list)
   list(@Query() query: QueryOf<typeof keyOperations.list>): Page<ApiKey> {
-    const keys = [...this.#control.state.keys.values()].reverse();
+    const keys = [...this.#control.state.keys.values()]
+      .filter(({ service }) => (query.service_account ?? service) === service)
+      .reverse();
     const page = pageOf(keys, query);
     const rotatedTo = successors(this.#control.state.keys.values());
     return { ...page, data: page.data.map((key) => this.#view(key, rotatedTo)) };
@@ -140,14 +149,18 @@ export class KeysController {
 
   #view(key: ApiKeyRecord, rotatedTo = successors(this.#control.state.keys.values())): ApiKey {
     const lastUsedAtMs = this.#lastUsed.of(key.id);
-    const registered = this.#control.state.models;
-    return viewKey(key, { lastUsedAtMs, now: Date.now(), registered, rotatedTo });
+    const { models: registered, services } = this.#control.state;
+    return viewKey(key, { lastUsedAtMs, now: Date.now(), services, registered, rotatedTo });
   }
 
-  /** The scopes of a new key: none where it has a role. */
-  #scopesOf(body: Pick<KeySpec, "scopes" | "role" | "project">, caller: Caller): string[] {
+  /** The scopes of a new key: none where it has a role, or only those of its service account. */
+  #scopesOf(
+    body: Pick<KeySpec, "scopes" | "role" | "project" | "service_account">,
+    caller: Caller,
+  ): string[] {
+    if (body.service_account !== undefined) checkHasServices(this.#control.state);
     if (body.role === undefined) {
-      const scopes = body.scopes ?? DEFAULT_SCOPES;
+      const scopes = body.scopes ?? (body.service_account === undefined ? DEFAULT_SCOPES : []);
       refuseEscalation(caller, scopes, "scopes");
       return [...scopes];
     }

@@ -1,6 +1,7 @@
 import { grantsOfScopes } from "@heddle/auth/access/grants";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { AppError } from "@heddle/base/errors";
+import { isOfDisabledService } from "@heddle/control/access/service-changes";
 import type { ApiKeyRecord, JoinRecord } from "@heddle/control/state";
 import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
 import type { ControlPlane } from "../control-plane.ts";
@@ -50,7 +51,8 @@ export async function joinByKey(
   }
   await control.group?.readBarrier();
   const lookup = (id: string): ApiKeyRecord | undefined => control.state.keys.get(id);
-  const verified = new KeyVerifier({ lookup, pepper, now: Date.now }).verify(text);
+  const isDisabled = (key: ApiKeyRecord) => isOfDisabledService(control.state, key);
+  const verified = new KeyVerifier({ lookup, pepper, now: Date.now, isDisabled }).verify(text);
   if (!verified.ok) throw new AppError("invalid_api_key", verified.message);
   const { id, scopes, project } = verified.key;
   if (!grantsOfScopes(scopes, project, PROJECT).may(PERMISSION, PROJECT)) {

@@ -76,11 +76,14 @@ export class CallerResolver {
     return caller;
   }
 
-  /** The roles bound to the key, or to one that it replaced. */
-  #bindingsOf({ id, rotatedFrom }: ApiKeyRecord) {
+  /** The roles bound to the key, to one that it replaced, or to its service account. */
+  #bindingsOf({ id, rotatedFrom, service }: ApiKeyRecord) {
     const { bindings, keys } = this.#state();
     if (bindings.size === 0) return [];
     const roles = [...(bindings.get(bindingKey("key", id))?.roles ?? [])];
+    if (service !== undefined) {
+      roles.push(...(bindings.get(bindingKey("service", service))?.roles ?? []));
+    }
     let before = rotatedFrom;
     for (let i = 0; i < MAX_ROTATIONS && before !== undefined; i++) {
       roles.push(...(bindings.get(bindingKey("key", before))?.roles ?? []));

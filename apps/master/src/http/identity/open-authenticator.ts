@@ -7,6 +7,7 @@ import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { FreshRun } from "@heddle/base/async/fresh-run";
 import { AppError } from "@heddle/base/errors";
+import { isOfDisabledService } from "@heddle/control/access/service-changes";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import type { Logger } from "@heddle/observability/logger";
 import type { AuthSettings } from "../../config/auth-file.ts";
@@ -83,6 +84,7 @@ export function openAuthenticator(
     lookup: (id) => control.state.keys.get(id),
     pepper,
     now: Date.now,
+    isDisabled: (key) => isOfDisabledService(control.state, key),
   });
   const callers = new CallerResolver(() => control.state);
   const newest = new FreshRun(async () => {

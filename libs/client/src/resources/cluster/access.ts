@@ -7,10 +7,50 @@ import type {
   CallerView,
 } from "@heddle/contracts/api/access/bindings";
 import type { RoleSettings, RoleView } from "@heddle/contracts/api/access/roles";
+import type {
+  ServiceAccount,
+  ServiceAccountSettings,
+} from "@heddle/contracts/api/access/service-accounts";
 import type { SignedIn, SignInLink } from "@heddle/contracts/api/access/sign-in";
 import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
+
+/** Service accounts: `heddle.serviceAccounts`. */
+export class ServiceAccounts {
+  readonly #transport: HttpTransport;
+
+  constructor(transport: HttpTransport) {
+    this.#transport = transport;
+  }
+
+  list(options: CallOptions = {}): Pages<ServiceAccount> {
+    return new Pages(this.#transport, "/service-accounts", {}, options);
+  }
+
+  get(name: string, { signal }: CallOptions = {}): Promise<ServiceAccount> {
+    return this.#transport.json({ method: "GET", path: servicePath(name), signal });
+  }
+
+  /** Creates or changes a service account; while it is disabled, its keys are refused. */
+  set(
+    name: string,
+    settings: ServiceAccountSettings = {},
+    options: ChangeOptions = {},
+  ): Promise<ServiceAccount> {
+    const path = servicePath(name);
+    return this.#transport.change({ method: "PUT", path, body: settings }, options);
+  }
+
+  /** Removes a service account without valid keys, and its roles. */
+  remove(name: string, { signal }: CallOptions = {}): Promise<ServiceAccount> {
+    return this.#transport.json({ method: "DELETE", path: servicePath(name), signal });
+  }
+}
+
+function servicePath(name: string): string {
+  return `/service-accounts/${pathPart(name)}`;
+}
 
 /** Roles: `heddle.roles`. */
 export class Roles {

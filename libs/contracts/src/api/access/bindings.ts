@@ -6,11 +6,13 @@ import { roleName } from "./roles.ts";
 
 const kind = z
   .enum(SUBJECT_KINDS, `expected one of ${SUBJECT_KINDS.join(", ")}`)
-  .describe("A user (the subject of its token), a group of users, or a key (its id).");
+  .describe(
+    "A user (the subject of its token), a group of users, a key (its id), or a service account.",
+  );
 const subject = z
   .string()
   .regex(SUBJECT_NAME, "expected 1 to 200 printable characters")
-  .describe("The user's subject, the group's name or the key's id.");
+  .describe("The user's subject, the key's id, or the name of the group or service account.");
 const project = z
   .string()
   .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
@@ -34,7 +36,7 @@ const bindingSchema = z
     project: z.string().nullable().describe("Null for the whole cluster."),
     created_at: time,
   })
-  .meta({ id: "Binding", description: "A role that a user, group or key has." });
+  .meta({ id: "Binding", description: "A role that a user, group, key or service account has." });
 
 export type Binding = DataOf<typeof bindingSchema>;
 
@@ -59,7 +61,7 @@ export const bindingOperations = {
     method: "POST",
     path: "/api/v1/bindings",
     permission: "cluster:admin",
-    summary: "Gives a role to a user, group or key; repeating it changes nothing.",
+    summary: "Gives a role to a user, group, key or service account; repeating it changes nothing.",
     headers: ["Idempotency-Key"],
     body: addBindingRequest,
     replies: { 200: json(bindingSchema) },
@@ -69,7 +71,7 @@ export const bindingOperations = {
     method: "DELETE",
     path: "/api/v1/bindings",
     permission: "cluster:admin",
-    summary: "Takes a role from a user, group or key.",
+    summary: "Takes a role from a user, group, key or service account.",
     query: z.object({ kind, subject, role: roleName, project }),
     replies: { 200: json(bindingSchema) },
   },

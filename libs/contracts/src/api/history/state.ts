@@ -8,6 +8,7 @@ const PAST_COLLECTIONS = [
   "keys",
   "roles",
   "bindings",
+  "service_accounts",
   "settings",
   "limits",
   "projects",

@@ -1,4 +1,4 @@
-import type { AccessCommand, SessionCommand } from "../../access/records.ts";
+import type { AccessCommand, ServiceCommand, SessionCommand } from "../../access/records.ts";
 import type { AuditCommand } from "../../audit/records.ts";
 import type { WebhookCommand } from "../../audit/webhook-records.ts";
 import { STANDARD_TERMS } from "../../cluster-version.ts";
@@ -55,6 +55,7 @@ export function readCommand(logged: LoggedCommand): ControlCommand {
         | CatalogCommand
         | DocumentsCommand
         | SecretCommand
+        | ServiceCommand
         | SessionCommand
         | WebhookCommand;
   }
