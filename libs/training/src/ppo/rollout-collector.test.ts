@@ -17,8 +17,8 @@ const GAMMA = 0.9;
 const STEPS = 7;
 const policy = { observations: 1, actions: 2, continuous: false, hidden: 4 };
 
-/** Its observation is the number of steps, its reward 1 for each; cut off after three. */
-function counter(third: Partial<StepOutcome> = {}): Environment {
+/** Its observation is the number of steps after `from`, its reward 1 for each; cut off after three. */
+function counter(third: Partial<StepOutcome> = {}, from = 0): Environment {
   let step = 0;
   return {
     name: "counter",
@@ -28,10 +28,10 @@ function counter(third: Partial<StepOutcome> = {}): Environment {
     maxSteps: 3,
     reset: (_, observation) => {
       step = 0;
-      observation[0] = step;
+      observation[0] = from;
     },
     step: (_, observation) => {
-      observation[0] = ++step;
+      observation[0] = from + ++step;
       return { reward: 1, terminated: false, ...(step === 3 ? third : {}) };
     },
   };
@@ -91,6 +91,17 @@ test("truncation: the value is the critic's estimate of the last observation", a
     for (const [step, given] of returns(world).entries()) {
       expect(given).toBeCloseTo(1 + GAMMA * (values[step % 3] ?? Number.NaN), 5);
     }
+  }
+});
+
+test("truncation: each environment has the value of its own last observation", async () => {
+  const { returns, worth } = await collect({
+    bootstrapTruncated: true,
+    second: counter({}, 10),
+  });
+  for (const [world, last] of [3, 13].entries()) {
+    const value = await worth(last);
+    for (const step of [2, 5]) expect(returns(world)[step]).toBeCloseTo(1 + GAMMA * value, 5);
   }
 });
 
