@@ -1,5 +1,8 @@
 // holds: console-pages, console-permissions, console-leader
 
+import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -13,7 +16,11 @@ let job = "";
 
 beforeAll(async () => {
   if (!CHROMIUM) return;
-  await rig.start("--simulate-gpus", "4xH100-80GB", "--masters", "3", "--parameter-servers", "0");
+  // Secrets of projects need it.
+  const keyFile = join(rig.folder, "secrets-key");
+  writeFileSync(keyFile, randomBytes(32).toString("base64"), { mode: 0o600 });
+  const size = ["--simulate-gpus", "4xH100-80GB", "--masters", "3", "--parameter-servers", "0"];
+  await rig.start(...size, "--secrets-key-file", keyFile);
   job = (await rig.call("POST", "/jobs", { name: "counts", command: STEPS }))["job_id"] ?? "";
 }, MINUTES_MS);
 afterAll(() => rig.close());
@@ -46,7 +53,9 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
       const page = await rig.signedIn();
       const looks = [
         ["dark", 390],
+        ["light", 390],
         ["light", 1280],
+        ["dark", 2560],
       ] as const;
       for (const [path, shown] of pages()) {
         // Within the page: a reload would end the session.
@@ -157,6 +166,52 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await card.getByRole("button", { name: "Load", exact: true }).click();
     await page.getByRole("button", { name: "Set" }).click();
     await card.getByRole("heading").getByText("ready").waitFor();
+    await page.context().close();
+  });
+
+  it("settings: a role and a secret are given and taken back", async () => {
+    const page = await rig.signedIn("/console/settings");
+    await page.getByText("This master has no plugins.").waitFor();
+    await page.getByRole("button", { name: "Give a role" }).click();
+    await page.getByLabel("Subject").fill("carol");
+    await page.getByRole("combobox", { name: "Role" }).selectOption("viewer");
+    await page.getByRole("button", { name: "Save" }).click();
+    const carol = page.getByRole("row", { name: /user carol viewer the whole cluster/ });
+    await carol.getByRole("button", { name: "Take away" }).click();
+    await page.getByRole("button", { name: "Take it away" }).click();
+    await carol.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Add a secret" }).click();
+    await page.getByLabel("Name").fill("token");
+    await page.getByLabel(/^Value/).fill(" two\nlines ");
+    await page.getByRole("button", { name: "Save" }).click();
+    const secret = page.getByRole("row", { name: /^token default/ });
+    await secret.getByRole("button", { name: "Change" }).click();
+    await page.getByLabel(/^Value/).fill("other");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("row", { name: /^token default 2/ }).waitFor();
+    await secret.getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("button", { name: "Remove it" }).click();
+    await secret.waitFor({ state: "detached" });
+    expect(rig.errors).toEqual([]);
+    await page.context().close();
+  });
+
+  it("slow network: pages say that they load, and lose nothing", async () => {
+    const page = await rig.signedIn();
+    const network = await page.context().newCDPSession(page);
+    const bytes = 50_000;
+    await network.send("Network.emulateNetworkConditions", {
+      offline: false,
+      latency: 1_000,
+      downloadThroughput: bytes,
+      uploadThroughput: bytes,
+    });
+    await page.getByRole("link", { name: "Nodes" }).click();
+    await page.getByText("Loading ...").first().waitFor();
+    await page.getByText("worker-1").first().waitFor();
+    await page.getByRole("link", { name: "Jobs" }).click();
+    await page.getByText("counts").first().waitFor();
+    expect(rig.errors).toEqual([]);
     await page.context().close();
   });
 

@@ -17,8 +17,9 @@ import {
 
 const require = createRequire(import.meta.url);
 const START_MS = 120_000;
-// A sign-in with a provider is 28 exchanges, one after the other: 1 s, or 10 s with a fifth of a core.
-const PATIENCE_MS = 100_000;
+const PATIENCE_MS = 50_000;
+/** A sign-in with a provider is 28 exchanges, one after the other: 10 s with a fifth of a core. */
+const SIGN_IN_MS = 100_000;
 const SAID_CHARS = 4_000;
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
@@ -158,9 +159,9 @@ export class ConsoleRig {
     return page;
   }
 
-  /** Waits until it is shown; a failure says what the page and the cluster have said. */
+  /** Waits until a sign-in has shown it; a failure says what the page and the cluster have said. */
   async shown(shown: Locator): Promise<void> {
-    await shown.waitFor().catch((cause: unknown) => {
+    await shown.waitFor({ timeout: SIGN_IN_MS }).catch((cause: unknown) => {
       const said = [shown.page().url(), ...this.errors, this.#output.slice(-SAID_CHARS)];
       throw new Error(`${shown} was not shown:\n${said.join("\n")}`, { cause });
     });

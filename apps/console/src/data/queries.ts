@@ -53,6 +53,13 @@ export function nodeQuery(heddle: Heddle, id: string) {
   });
 }
 
+export function rolesQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["roles"],
+    queryFn: ({ signal }) => heddle.roles.list({ signal }).page(),
+  });
+}
+
 /** The first page of a list, read again and again: it has every job that is new. */
 export function newestJobsQuery(heddle: Heddle, filters: JobFilters) {
   return queryOptions({

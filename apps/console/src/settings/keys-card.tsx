@@ -1,6 +1,6 @@
 import type { ApiKey, KeySpec } from "@heddle/contracts/api/keys";
 import { PERMISSIONS } from "@heddle/contracts/api/permission";
-import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
@@ -8,7 +8,8 @@ import { CodeBlock } from "../ui/code-block.tsx";
 import { ConfirmButton } from "../ui/confirm-button.tsx";
 import { FormDialog, fieldText } from "../ui/form-dialog.tsx";
 import { formatTime } from "../ui/format.ts";
-import { Card, PlainTable, Waiting } from "../ui/parts.tsx";
+import { PagedTable } from "../ui/paged-table.tsx";
+import { Card } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 
 const text = STRINGS.settings;
@@ -18,13 +19,6 @@ const DEFAULT_SCOPES = new Set(["inference:create", "models:read"]);
 export function KeysCard() {
   const { heddle } = useSession();
   const [created, setCreated] = useState<string>();
-  const { data, error, fetchNextPage, hasNextPage } = useInfiniteQuery({
-    queryKey: ["keys"],
-    queryFn: ({ signal, pageParam }) => heddle.keys.list({ signal }).page(pageParam),
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
-  });
-  const keys = data?.pages.flatMap((page) => page.data);
   return (
     <Card title={text.keys}>
       <CreateKey onCreated={setCreated} />
@@ -34,40 +28,34 @@ export function KeysCard() {
           <CodeBlock label={text.key} text={created} />
         </div>
       )}
-      {!keys && <Waiting error={error} />}
-      {keys && (
-        <PlainTable
-          label={text.keys}
-          head={[
-            STRINGS.common.name,
-            text.id,
-            STRINGS.common.state,
-            text.permissions,
-            text.expires,
-            text.lastUsed,
-            STRINGS.common.actions,
-          ]}
-          rows={keys.map((key) => ({
-            key: key.id,
-            cells: [
-              key.name,
-              <code key="id">{key.id}</code>,
-              <StatusBadge key="status" state={key.status} />,
-              key.scopes.join(", "),
-              key.expires_at ? formatTime(key.expires_at) : STRINGS.common.never,
-              key.last_used_at ? formatTime(key.last_used_at) : STRINGS.common.unknown,
-              key.status === "active" && (
-                <KeyActions key="actions" apiKey={key} onCreated={setCreated} />
-              ),
-            ],
-          }))}
-        />
-      )}
-      {hasNextPage && (
-        <button type="button" onClick={() => void fetchNextPage()}>
-          {STRINGS.common.more}
-        </button>
-      )}
+      <PagedTable
+        label={text.keys}
+        head={[
+          STRINGS.common.name,
+          text.id,
+          STRINGS.common.state,
+          text.permissions,
+          text.expires,
+          text.lastUsed,
+          STRINGS.common.actions,
+        ]}
+        query="keys"
+        list={(signal) => heddle.keys.list({ signal })}
+        rowOf={(key) => ({
+          key: key.id,
+          cells: [
+            key.name,
+            <code key="id">{key.id}</code>,
+            <StatusBadge key="status" state={key.status} />,
+            key.scopes.join(", "),
+            key.expires_at ? formatTime(key.expires_at) : STRINGS.common.never,
+            key.last_used_at ? formatTime(key.last_used_at) : STRINGS.common.unknown,
+            key.status === "active" && (
+              <KeyActions key="actions" apiKey={key} onCreated={setCreated} />
+            ),
+          ],
+        })}
+      />
     </Card>
   );
 }

@@ -1,19 +1,24 @@
 import type { Setting } from "@heddle/contracts/api/settings";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { rolesQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { FormDialog, fieldNumber } from "../ui/form-dialog.tsx";
 import { formatCount } from "../ui/format.ts";
 import { Card, Facts, PageHead, PlainTable, Waiting } from "../ui/parts.tsx";
+import { BindingsCard } from "./bindings-card.tsx";
 import { KeysCard } from "./keys-card.tsx";
+import { PluginsCard } from "./plugins-card.tsx";
+import { SecretsCard } from "./secrets-card.tsx";
 
 const text = STRINGS.settings;
 
-/** The caller, the API keys, roles, and the cluster's settings. */
+/** The caller, API keys, users, roles, secrets, plugins, and the cluster's settings. */
 export function SettingsPage() {
   const { self } = useSession();
   const mayRead = useMay("cluster:read");
   const mayChange = useMay("cluster:admin");
+  const mayReadSecrets = useMay("secrets:read");
   return (
     <div className="page">
       <PageHead title={STRINGS.pages.settings} />
@@ -28,7 +33,10 @@ export function SettingsPage() {
         />
       </Card>
       {mayChange && <KeysCard />}
+      {mayChange && <BindingsCard />}
       {mayRead && <RolesCard />}
+      {mayReadSecrets && <SecretsCard />}
+      {mayRead && <PluginsCard />}
       {mayRead && <SettingsCard mayChange={mayChange} />}
     </div>
   );
@@ -36,10 +44,7 @@ export function SettingsPage() {
 
 function RolesCard() {
   const { heddle } = useSession();
-  const { data, error } = useQuery({
-    queryKey: ["roles"],
-    queryFn: ({ signal }) => heddle.roles.list({ signal }).page(),
-  });
+  const { data, error } = useQuery(rolesQuery(heddle));
   return (
     <Card title={text.roles}>
       {data ? (

@@ -87,8 +87,13 @@ export function PlainTable({ label, head, rows }: PlainTableOptions) {
   );
 }
 
-interface PlainTableOptions {
+export interface PlainTableOptions {
   readonly label: string;
   readonly head: readonly string[];
-  readonly rows: readonly { readonly key: string; readonly cells: readonly ReactNode[] }[];
+  readonly rows: readonly PlainTableRow[];
+}
+
+export interface PlainTableRow {
+  readonly key: string;
+  readonly cells: readonly ReactNode[];
 }
