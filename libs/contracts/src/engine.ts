@@ -1,5 +1,11 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { GpuSplit, ModelPlacement, ModelStage, StageLoad } from "./models/model-division.ts";
+import type {
+  GpuSplit,
+  ModelPlacement,
+  ModelStage,
+  StageDtype,
+  StageLoad,
+} from "./models/model-division.ts";
 
 /**
  * The interface of an inference engine. The same types are used on the whole path: master -> (gRPC,
@@ -294,7 +300,6 @@ export const DETERMINISTIC_MODES = ["request", "seed", "always"] as const;
 
 export type DeterministicMode = (typeof DETERMINISTIC_MODES)[number];
 
-/** How tokens follow each other. */
 export interface DecodingOptions {
   /** Tokens predicted from the prompt and computed at once, 0..16; 0 for none. */
   readonly draftTokens?: number | undefined;
@@ -317,6 +322,7 @@ export interface EngineOptions extends DeviceOptions {
   readonly decoding?: DecodingOptions | undefined;
   /** A jinja template that replaces the one in the file. */
   readonly chatTemplate?: string | undefined;
+  readonly stageDtype?: StageDtype | undefined;
 }
 
 /** What the server of an upstream understands beyond OpenAI's contract. */

@@ -6,7 +6,7 @@ import {
   UPSTREAM_DIALECTS,
   UPSTREAM_PROBES,
 } from "@heddle/contracts/engine";
-import { SPLIT_MODES } from "@heddle/contracts/models/model-division";
+import { SPLIT_MODES, STAGE_DTYPES } from "@heddle/contracts/models/model-division";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -85,6 +85,7 @@ const options = merged(
   optional("device", fc.string()),
   optional("gpuLayers", fc.integer({ min: -1, max: 200 })),
   optional("chatTemplate", fc.string()),
+  optional("stageDtype", fc.constantFrom(...STAGE_DTYPES)),
 );
 const weights = merged(
   fc.record({ key: fc.string(), file: fc.string(), sources: fc.array(fc.string()) }),

@@ -31,6 +31,7 @@ import {
   type GpuSplit,
   type ModelStage,
   SPLIT_MODES,
+  STAGE_DTYPES,
 } from "@heddle/contracts/models/model-division";
 
 /** The load of a replica without a running engine. */
@@ -169,6 +170,7 @@ export function decodeWeights(message: Weights__Output | null): WeightsSpec {
 export function decodeOptions(message: EngineOptions__Output): EngineOptions {
   const { contextTokens, kvTokens, maxSequences, maxQueued, threads } = message;
   const { prefillBudgetTokens, decoding, device, gpuLayers, chatTemplate } = message;
+  const stageDtype = STAGE_DTYPES.find((dtype) => dtype === message.stageDtype);
   return {
     ...(contextTokens !== undefined && { contextTokens }),
     ...(kvTokens !== undefined && { kvTokens }),
@@ -180,6 +182,7 @@ export function decodeOptions(message: EngineOptions__Output): EngineOptions {
     ...(device !== undefined && { device }),
     ...(gpuLayers !== undefined && { gpuLayers }),
     ...(chatTemplate !== undefined && { chatTemplate }),
+    ...(stageDtype && { stageDtype }),
   };
 }
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { CHAT_TEMPLATE_ORIGINS, DETERMINISTIC_MODES, UPSTREAM_DIALECTS } from "../engine.ts";
-import { PLACEMENT_MODES, SPLIT_MODES } from "../models/model-division.ts";
+import { PLACEMENT_MODES, SPLIT_MODES, STAGE_DTYPES } from "../models/model-division.ts";
 import { errorResponse } from "./errors.ts";
 import { WEIGHT_SOURCES } from "./meanings/models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -215,6 +215,12 @@ export const registerModelRequest = z
           .optional(),
         gpu_layers: z.int().min(-1).max(10_000).optional(),
         chat_template: z.string().max(65_536).optional(),
+        stage_dtype: z
+          .enum(STAGE_DTYPES)
+          .optional()
+          .describe(
+            "What the stages of a divided model send each other: `f32`, the default, is exact; `bf16` is half as much, for slow links.",
+          ),
         split_mode: z
           .enum(SPLIT_MODES)
           .optional()

@@ -1784,6 +1784,10 @@ export const DESCRIPTORS = `{
         "decoding": {
          "type": "DecodingOptions",
          "id": 10
+        },
+        "stageDtype": {
+         "type": "string",
+         "id": 11
         }
        }
       },

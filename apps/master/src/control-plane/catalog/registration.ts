@@ -160,6 +160,7 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
     device: options.device,
     gpuLayers: options.gpu_layers,
     chatTemplate: options.chat_template,
+    stageDtype: options.stage_dtype,
   };
 }
 

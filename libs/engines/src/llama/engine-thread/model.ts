@@ -4,7 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import { deviceLabel } from "@heddle/contracts/gpu-devices";
 import { FramePipe } from "../../shards/ring/frame-pipe.ts";
-import { StageRing } from "../../shards/ring/stage-ring.ts";
+import { type Residual, StageRing } from "../../shards/ring/stage-ring.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import { chooseKvLimits, type KvLimits } from "../kv-cache/kv-limits.ts";
 import type { KvSequences } from "../kv-cache/prefix-tree.ts";
@@ -156,7 +156,8 @@ function makeContext(
   const vocabulary = llama.model_get_vocab(model);
   const rowLength = llama.model_n_embd(model);
   const { stages = 1 } = start;
-  const ring = stages > 1 ? ringOf(llama, context, rowLength) : undefined;
+  const residual: Residual = { rowLength, dtype: start.stageDtype ?? "f32" };
+  const ring = stages > 1 ? ringOf(llama, context, residual) : undefined;
   const table = readVocabulary(llama, model);
   const ranks = llama.pooling_type(context) === RANK;
   const vocabularySize = table.flags.length;
@@ -299,11 +300,11 @@ function sequencesOf(llama: Llama, memory: Pointer): KvSequences {
   };
 }
 
-function ringOf(llama: Llama, context: Pointer, rowLength: number): StageRing {
+function ringOf(llama: Llama, context: Pointer, residual: Residual): StageRing {
   const memory = llama.get_memory(context);
   const clear = () => llama.memory_seq_rm(memory, -1, -1, -1);
   const own = { ...sequencesOf(llama, memory), clear };
-  return new StageRing(new FramePipe(STAGES_FD), rowLength, own);
+  return new StageRing(new FramePipe(STAGES_FD), residual, own);
 }
 
 function isLastStage({ stages = 1 }: ThreadStart): boolean {

@@ -285,6 +285,7 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     contextTokens,
     kvTokens,
     chatTemplate,
+    stageDtype: options.stageDtype,
   };
 }
 

@@ -7,7 +7,7 @@ import type {
   EngineRequest,
   SubmitOptions,
 } from "@heddle/contracts/engine";
-import type { GpuSplit } from "@heddle/contracts/models/model-division";
+import type { GpuSplit, StageDtype } from "@heddle/contracts/models/model-division";
 
 /** How an engine process is started; everything that hardware decides is settled. */
 export interface ChildStart {
@@ -21,6 +21,8 @@ export interface ChildStart {
   readonly stages?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
+  /** Of what the stages send; `f32` if absent. */
+  readonly stageDtype?: StageDtype | undefined;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;

@@ -1,5 +1,5 @@
 import type { DeterministicMode, EngineFailure, EngineInfo } from "@heddle/contracts/engine";
-import type { GpuSplit } from "@heddle/contracts/models/model-division";
+import type { GpuSplit, StageDtype } from "@heddle/contracts/models/model-division";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
@@ -17,6 +17,8 @@ export interface ThreadStart {
   readonly stages?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
+  /** Of what the stages send; `f32` if absent. */
+  readonly stageDtype?: StageDtype | undefined;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;

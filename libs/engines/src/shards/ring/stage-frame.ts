@@ -1,14 +1,16 @@
 import { AppError } from "@heddle/base/errors";
+import type { StageDtype } from "@heddle/contracts/models/model-division";
 import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
  *
- * - 9 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
- *   microseconds.
+ * - 10 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
+ *   microseconds, bytes of a number of the residual stream.
  * - For each change 4 i32: sequence, other, begin, end.
  * - For each row 3 i32: token, position, sequence.
- * - The residual stream as f32, row by row; absent, with a row length of 0, before the first stage.
+ * - The residual stream as f32 or bf16, row by row, filled up to 4 bytes; absent, with a row length of
+ *   0, before the first stage.
  *
  * The last stage begins a frame, and each stage sends it on: to the last one it comes back with
  * what left the one before it.
@@ -24,6 +26,8 @@ export interface StageFrame {
   /** Made in order, before the rows are decoded. */
   readonly changes: Int32Array;
   readonly rows: Int32Array;
+  /** How the residual stream is sent; each stage sends it as it came. */
+  readonly dtype: StageDtype;
   /** Empty before the first stage, and without rows. */
   readonly hidden: Float32Array;
 }
@@ -50,10 +54,12 @@ const MAX_ROWS = 8_192;
 /** Of all rows of the residual stream: 512 rows of 32,768 numbers. */
 const MAX_HIDDEN_BYTES = 64 * 2 ** 20;
 
-export const HEADER_BYTES = 36;
+export const HEADER_BYTES = 40;
 const HEADER_NUMBERS = HEADER_BYTES / 4;
+const F32_BYTES = 4;
+const BF16_BYTES = 2;
 /** Of this layout. All stages of a model have the same. */
-export const FRAME_VERSION = 2;
+export const FRAME_VERSION = 3;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 
@@ -62,12 +68,16 @@ export function frameBytes(header: Uint8Array): number {
   const numbers = new DataView(header.buffer, header.byteOffset, HEADER_BYTES);
   const at = (index: number) => numbers.getUint32(index * 4, true);
   if (at(1) !== MAGIC) throw broken("its magic is another one");
-  const [changes, rows, rowLength] = [at(5), at(6), at(7)];
+  const [changes, rows, rowLength, numberBytes] = [at(5), at(6), at(7), at(9)];
   if (changes > MAX_CHANGES) throw broken(`it has ${changes} changes`);
-  if (rows > MAX_ROWS || rows * rowLength * 4 > MAX_HIDDEN_BYTES) {
+  if (rows > MAX_ROWS || rows * rowLength * F32_BYTES > MAX_HIDDEN_BYTES) {
     throw broken(`it has ${rows} rows of ${rowLength} numbers`);
   }
-  const bytes = HEADER_BYTES + 4 * numbersOf(changes, rows, rowLength);
+  if (numberBytes !== F32_BYTES && numberBytes !== BF16_BYTES) {
+    throw broken(`its numbers have ${numberBytes} bytes`);
+  }
+  const fixed = 4 * (changes * CHANGE_NUMBERS + rows * ROW_NUMBERS);
+  const bytes = HEADER_BYTES + fixed + filledUp(rows * rowLength * numberBytes);
   if (at(0) + 4 !== bytes) throw broken(`it says that it has ${at(0) + 4} bytes, not ${bytes}`);
   return bytes;
 }
@@ -85,36 +95,45 @@ export function frameMicros(header: Uint8Array): number {
 /** What the last stage reads in place of an answer, where the epoch has ended. */
 export function lostFrame(epoch: number): Uint8Array {
   const bytes = HEADER_BYTES - 4;
-  return new Uint8Array(Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0, 0).buffer);
+  return new Uint8Array(
+    Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0, 0, F32_BYTES).buffer,
+  );
 }
 
-/** Reads a whole frame; its parts share the memory. */
+/** Reads a whole frame; its parts share the memory, but for numbers that were sent as bf16. */
 export function readFrame(memory: ArrayBuffer): StageFrame {
   const header = new Uint32Array(memory, 0, HEADER_NUMBERS);
-  const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0, micros = 0] =
-    header;
+  const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0] = header;
+  const [micros = 0, numberBytes = 0] = header.subarray(8);
   const rowsAt = HEADER_BYTES + changes * CHANGE_NUMBERS * 4;
+  const hiddenAt = rowsAt + rows * ROW_NUMBERS * 4;
+  const count = rows * rowLength;
+  const isShort = numberBytes === BF16_BYTES;
   return {
     epoch,
     step,
     status,
     micros,
+    dtype: isShort ? "bf16" : "f32",
     changes: new Int32Array(memory, HEADER_BYTES, changes * CHANGE_NUMBERS),
     rows: new Int32Array(memory, rowsAt, rows * ROW_NUMBERS),
-    hidden: new Float32Array(memory, rowsAt + rows * ROW_NUMBERS * 4, rows * rowLength),
+    hidden: isShort
+      ? fromBf16(new Uint16Array(memory, hiddenAt, count))
+      : new Float32Array(memory, hiddenAt, count),
   };
 }
 
 /** The parts of a frame's bytes, to be written one after the other. */
-export function frameParts({ changes, rows, hidden, ...frame }: StageFrame): Uint8Array[] {
+export function frameParts({ changes, rows, hidden, dtype, ...frame }: StageFrame): Uint8Array[] {
   const count = rows.length / ROW_NUMBERS;
   const rowLength = count === 0 ? 0 : hidden.length / count;
   const numbers = changes.length / CHANGE_NUMBERS;
-  const bytes = HEADER_BYTES - 4 + 4 * (changes.length + rows.length + hidden.length);
+  const sent = dtype === "bf16" ? toBf16(hidden) : hidden;
+  const bytes = HEADER_BYTES - 4 + 4 * (changes.length + rows.length) + sent.byteLength;
   const { epoch, step, status, micros } = frame;
-  const counts = [numbers, count, rowLength, micros];
+  const counts = [numbers, count, rowLength, micros, dtype === "bf16" ? BF16_BYTES : F32_BYTES];
   const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, ...counts);
-  return [header, changes, rows, hidden]
+  return [header, changes, rows, sent]
     .filter(({ length }) => length > 0)
     .map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));
 }
@@ -128,8 +147,26 @@ export function makeChanges(cache: KvSequences, changes: Int32Array): void {
   }
 }
 
-function numbersOf(changes: number, rows: number, rowLength: number): number {
-  return changes * CHANGE_NUMBERS + rows * (ROW_NUMBERS + rowLength);
+function filledUp(bytes: number): number {
+  return Math.ceil(bytes / 4) * 4;
+}
+
+/** The upper halves of the numbers, rounded to the nearest, ties to even; filled up to 4 bytes. */
+function toBf16(numbers: Float32Array): Uint16Array {
+  const bits = new Uint32Array(numbers.buffer, numbers.byteOffset, numbers.length);
+  const halves = new Uint16Array(filledUp(numbers.length * BF16_BYTES) / BF16_BYTES);
+  for (let i = 0; i < numbers.length; i++) {
+    const all = bits[i] as number;
+    const upper = (all + 0x7fff + ((all >>> 16) & 1)) >>> 16;
+    // Of a number that is none the rounding could make another one.
+    halves[i] = Number.isNaN(numbers[i]) ? 0x7fc0 : upper;
+  }
+  return halves;
+}
+
+function fromBf16(halves: Uint16Array): Float32Array {
+  const bits = Uint32Array.from(halves, (half) => half << 16);
+  return new Float32Array(bits.buffer);
 }
 
 function broken(why: string): AppError {

@@ -28,6 +28,7 @@ const integers = (count: number) => Int32Array.from({ length: count }, () => bel
 
 function randomFrame(of: Random = random): StageFrame {
   const rows = Math.floor(of() * 20);
+  const dtype = of() < 0.5 ? "f32" : "bf16";
   const rowLength = of() < 0.5 ? 0 : 1 + Math.floor(of() * 40);
   return {
     epoch: below(2 ** 32),
@@ -36,7 +37,11 @@ function randomFrame(of: Random = random): StageFrame {
     micros: below(2 ** 32),
     changes: integers(4 * below(20)),
     rows: integers(3 * rows),
-    hidden: Float32Array.from({ length: rows * rowLength }, () => of()),
+    dtype,
+    // Numbers of 8 bits are the same as bf16.
+    hidden: Float32Array.from({ length: rows * rowLength }, () =>
+      dtype === "f32" ? of() : below(256) - 128,
+    ),
   };
 }
 
@@ -55,12 +60,28 @@ test("stage frame: what was written is read, also piece by piece from a file", (
   closeSync(descriptor);
 });
 
+test("stage frame: as bf16 the numbers take half, rounded to the nearest, ties to even", () => {
+  const half = 2 ** -8;
+  const numbers = [1, 1 + half, 1 + 3 * half, 1 + half * 1.5, -1 - half * 0.9, 24_879, 3.4e38];
+  const special = [-0, Number.POSITIVE_INFINITY, Number.NaN];
+  const frame = {
+    ...randomFrame(),
+    rows: integers(3),
+    hidden: Float32Array.of(...numbers, ...special),
+  };
+  const [short, long] = (["bf16", "f32"] as const).map((dtype) => bytesOf({ ...frame, dtype }));
+  expect(long!.length - short!.length).toBe(2 * frame.hidden.length);
+  const { hidden } = readFrame(new Uint8Array(short!).buffer);
+  const rounded = [1, 1, 1 + 4 * half, 1 + 2 * half, -1, 24_832, Number.POSITIVE_INFINITY];
+  expect([...hidden]).toEqual([...rounded, ...special]);
+});
+
 test("stage frame: a header with a wrong number is refused", () => {
   const bytes = bytesOf(randomFrame());
   expect(frameBytes(bytes)).toBe(bytes.length);
   expect(readFrame(new Uint8Array(bytes).buffer)).toBeDefined();
-  // Length, magic, changes, rows and the length of a row.
-  for (const at of [0, 1, 5, 6, 7]) {
+  // Length, magic, changes, rows, the length of a row and of a number.
+  for (const at of [0, 1, 5, 6, 7, 9]) {
     const broken = Buffer.from(bytes);
     broken.writeUInt32LE((broken.readUInt32LE(at * 4) ^ (1 << below(31))) >>> 0, at * 4);
     const isSame = at === 7 && bytes.readUInt32LE(24) === 0;
@@ -115,6 +136,8 @@ class RecordingStage {
   }
 }
 
+const RESIDUAL = { rowLength: 1, dtype: "f32" } as const;
+
 /** A ring through the stages, which takes each frame round as bytes. */
 function ringOf(stages: readonly RecordingStage[], late: StageFrame[] = []) {
   const runners = stages.map((stage) => new StageRunner(stage));
@@ -127,7 +150,7 @@ function ringOf(stages: readonly RecordingStage[], late: StageFrame[] = []) {
     if (going) coming.push(going);
   };
   const own = new RecordingStage();
-  const ring = new StageRing({ write, read: () => coming.shift() }, 1, own);
+  const ring = new StageRing({ write, read: () => coming.shift() }, RESIDUAL, own);
   return { ring, runners, sent, own };
 }
 
@@ -214,11 +237,13 @@ test("stage ring: a missing step, a lost stage and another model's rows end it",
     micros: 0,
     changes: new Int32Array(0),
     rows: new Int32Array(0),
+    dtype: "f32" as const,
     hidden: new Float32Array(0),
   };
   const gap = { ...none, epoch, step: 5, status: STAGE_OK };
   expect(() => runners[0]!.run(gap)).toThrow("step 5 came in place of 1");
-  const lost = new StageRing({ write: () => {}, read: () => undefined }, 1, new RecordingStage());
+  const nothing = { write: () => {}, read: () => undefined };
+  const lost = new StageRing(nothing, RESIDUAL, new RecordingStage());
   expect(() => decode(lost, batchOf([1, 0, 0]))).toThrow("the stages of the model are gone");
   const wide = ringOf([new RecordingStage()]);
   expect(() => decode(wide.ring, { ...batchOf([1, 0, 0]), size: 2 })).toThrow("of one model");

@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import type { StageDtype } from "@heddle/contracts/models/model-division";
 import type { Batch } from "../../llama/engine-thread/batch.ts";
 import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 import type { FramePipe } from "./frame-pipe.ts";
@@ -24,6 +25,12 @@ export interface OwnCache extends KvSequences {
   clear(): void;
 }
 
+/** The stream that the stages send on: the numbers of a row, and how they are sent. */
+export interface Residual {
+  readonly rowLength: number;
+  readonly dtype: StageDtype;
+}
+
 /** A frame that has not come back. */
 interface SentFrame {
   readonly step: number;
@@ -38,7 +45,7 @@ interface SentFrame {
  */
 export class StageRing implements KvSequences {
   readonly #pipe: Pick<FramePipe, "read" | "write">;
-  readonly #rowLength: number;
+  readonly #residual: Residual;
   readonly #own: OwnCache;
   #epoch = newEpoch();
   #step = 0;
@@ -46,10 +53,9 @@ export class StageRing implements KvSequences {
   #changes: number[] = [];
   #sent: SentFrame[] = [];
 
-  /** `rowLength` is that of the residual stream. */
-  constructor(pipe: Pick<FramePipe, "read" | "write">, rowLength: number, own: OwnCache) {
+  constructor(pipe: Pick<FramePipe, "read" | "write">, residual: Residual, own: OwnCache) {
     this.#pipe = pipe;
-    this.#rowLength = rowLength;
+    this.#residual = residual;
     this.#own = own;
   }
 
@@ -79,9 +85,10 @@ export class StageRing implements KvSequences {
       this.undo(batch);
       return "full";
     }
-    if (hidden.length === batch.size * this.#rowLength) return hidden;
+    const { rowLength } = this.#residual;
+    if (hidden.length === batch.size * rowLength) return hidden;
     throw new Error(
-      `the stage before gave ${hidden.length} numbers for ${batch.size} rows of ${this.#rowLength}; all stages must be of one model`,
+      `the stage before gave ${hidden.length} numbers for ${batch.size} rows of ${rowLength}; all stages must be of one model`,
     );
   }
 
@@ -115,6 +122,7 @@ export class StageRing implements KvSequences {
       micros: 0,
       changes,
       rows,
+      dtype: this.#residual.dtype,
       hidden: NO_HIDDEN,
     });
   }

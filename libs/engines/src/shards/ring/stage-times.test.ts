@@ -40,6 +40,7 @@ test("frame meter: frames are counted however their bytes are cut", () => {
       epoch: 1,
       step,
       status: 0,
+      dtype: step % 2 === 0 ? "f32" : "bf16",
       micros: 0,
       changes: new Int32Array(4 * below(3)),
       rows: new Int32Array(3 * rows),

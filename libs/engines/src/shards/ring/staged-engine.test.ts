@@ -2,9 +2,9 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { largestDifference } from "@heddle/base/testing/largest-difference";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Ask } from "../../testing/engine-session.ts";
-import { StagedSession } from "../testing/staged-session.ts";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { Ask, EngineSession } from "../../testing/engine-session.ts";
+import { OPTIONS, StagedSession } from "../testing/staged-session.ts";
 
 const SILENCE_MS = 5_000;
 /** How long a slow stage does nothing, again and again. */
@@ -129,5 +129,25 @@ describe("an engine in three stages", () => {
     expect(session.crashes).toEqual([]);
     const seed = signal === "SIGKILL" ? 60 : 61;
     await both({ prompt: tokens(40, seed), maxTokens: 20, topLogprobs: 3 });
+  });
+});
+
+describe("an engine whose stages send bf16", () => {
+  it("gives nearly the whole model's log-probabilities", async () => {
+    const session = await StagedSession.open([2, 4], undefined, { ...OPTIONS, stageDtype: "bf16" });
+    onTestFinished(() => session.close());
+    const firstScores = async (at: EngineSession, seed: number) => {
+      const { error, logprobs } = await at.ask({ prompt: tokens(40, seed), topLogprobs: 20 });
+      expect(error).toBeUndefined();
+      return logprobs[0]![0]!.top.map(({ logprob }) => logprob);
+    };
+    for (const seed of [80, 81, 82]) {
+      const scores = await firstScores(session, seed);
+      const whole = await firstScores(session.whole, seed);
+      const difference = largestDifference([scores], [whole]);
+      expect(difference).toBeLessThan(0.5);
+      // As f32 they are the same, bit for bit.
+      expect(difference).toBeGreaterThan(0);
+    }
   });
 });

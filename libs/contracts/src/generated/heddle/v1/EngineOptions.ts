@@ -13,6 +13,7 @@ export interface EngineOptions {
   'gpuLayers'?: (number);
   'chatTemplate'?: (string);
   'decoding'?: (_heddle_v1_DecodingOptions | null);
+  'stageDtype'?: (string);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";
@@ -35,6 +36,7 @@ export interface EngineOptions__Output {
   'gpuLayers'?: (number);
   'chatTemplate'?: (string);
   'decoding': (_heddle_v1_DecodingOptions__Output | null);
+  'stageDtype': (string);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";
