@@ -121,6 +121,8 @@ export interface FixedTimes {
   readonly streamProgressMs: number;
   /** How long a client may read nothing of its stream. */
   readonly streamStallMs: number;
+  /** Between two checks that the caller of a stream may still read it. */
+  readonly rightsCheckMs: number;
   /** How long a client may take to send its headers, and its whole request. */
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
@@ -132,6 +134,7 @@ const FIXED_TIMES: FixedTimes = {
   streamHeartbeatMs: HEARTBEAT_MS,
   streamProgressMs: 3_000,
   streamStallMs: READER_STALL_MS,
+  rightsCheckMs: 20_000,
   headersTimeoutMs: 10_000,
   requestTimeoutMs: 60_000,
 };

@@ -5,6 +5,7 @@ import type { ApiOperation } from "@heddle/contracts/api/operation";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Authenticator } from "./identity/authenticator.ts";
 import { type Caller, callerText } from "./identity/caller.ts";
+import { endWithRights, mayBeEndless } from "./identity/open-streams.ts";
 import { UnknownCallers } from "./identity/unknown-callers.ts";
 import type { LastUsed } from "./last-used.ts";
 import type { CallLimiter } from "./limits/call-limiter.ts";
@@ -32,6 +33,7 @@ export class AccessCheck {
   readonly #lastUsed: LastUsed;
   readonly #limits: CallLimiter;
   readonly #onLimited: OnLimited;
+  readonly #rightsCheckMs: number;
   readonly #unknown = new UnknownCallers();
 
   constructor(
@@ -39,7 +41,9 @@ export class AccessCheck {
     lastUsed: LastUsed,
     limits: CallLimiter,
     onLimited: OnLimited,
+    rightsCheckMs: number,
   ) {
+    this.#rightsCheckMs = rightsCheckMs;
     this.#authenticator = authenticator;
     this.#lastUsed = lastUsed;
     this.#limits = limits;
@@ -48,17 +52,36 @@ export class AccessCheck {
 
   /** The check of an operation's calls; it throws the refusal, or rejects with it. */
   of(
-    operation: Pick<ApiOperation, "permission" | "readsCaller"> | undefined,
+    operation: Pick<ApiOperation, "method" | "permission" | "readsCaller" | "replies"> | undefined,
   ): (request: CallerRequest, reply: FastifyReply) => Later<void> {
     const isPublic = operation?.permission === "public";
     if (isPublic && !operation.readsCaller) return () => undefined;
     const permission = isPublic ? "authenticated" : operation?.permission;
+    const isEndless = operation !== undefined && mayBeEndless(operation);
     return (request, reply) => {
       if (isPublic && !this.#authenticator.hasCredentials(request)) return;
-      const check = (caller: Caller) => this.#check(caller, permission, request, reply);
+      const check = (caller: Caller) => {
+        const checked = this.#check(caller, permission, request, reply);
+        if (!isEndless) return checked;
+        return after(checked, () => this.#follow(caller, permission, request, reply));
+      };
       const caller = this.#callerOf(request);
       return caller instanceof Promise ? caller.then(check) : check(caller);
     };
+  }
+
+  #follow(
+    caller: Caller,
+    permission: string | undefined,
+    request: CallerRequest,
+    reply: FastifyReply,
+  ): void {
+    const again = async () => {
+      const present = await this.#authenticator.callerOf(request);
+      authorize(present, permission);
+      return present;
+    };
+    void endWithRights(reply, caller, again, this.#rightsCheckMs);
   }
 
   #callerOf(request: CallerRequest): Later<Caller> {
@@ -104,6 +127,10 @@ export class AccessCheck {
       return refuse(thrown);
     }
   }
+}
+
+function after(checked: Later<void>, next: () => void): Later<void> {
+  return checked instanceof Promise ? checked.then(next) : next();
 }
 
 /** Ends what nothing has taken over with the request, which may be closed already. */

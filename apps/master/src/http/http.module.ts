@@ -80,7 +80,7 @@ import { traceRequests } from "./trace-hooks.ts";
     },
     {
       provide: AccessCheck,
-      inject: [Authenticator, LastUsed, CallLimiter, InferenceMetrics],
+      inject: [Authenticator, LastUsed, CallLimiter, InferenceMetrics, MASTER_CONFIG],
       useFactory: openAccess,
     },
     {
@@ -144,11 +144,12 @@ function openAccess(
   lastUsed: LastUsed,
   limits: CallLimiter,
   metrics: InferenceMetrics,
+  { fixedTimes }: MasterConfig,
 ): AccessCheck {
   const onLimited: OnLimited = (permission, { code }) => {
     if (permission === "inference:create") metrics.failed("", code);
   };
-  return new AccessCheck(authenticator, lastUsed, limits, onLimited);
+  return new AccessCheck(authenticator, lastUsed, limits, onLimited, fixedTimes.rightsCheckMs);
 }
 
 function routesOf(modules: ModulesContainer, plugins: PluginSet) {

@@ -22,6 +22,16 @@ describe("grants", () => {
     expect([held.isOfCluster, held.projects]).toEqual([true, undefined]);
   });
 
+  it("are equal where they grant the same, in any order", () => {
+    const made = (...names: string[]) =>
+      names.reduce((held, name) => held.allow(["jobs:read"], name), new Grants());
+    expect(made("a", "b").equals(made("b", "a"))).toBe(true);
+    expect(made("a").equals(made("a", "b"))).toBe(false);
+    expect(made("a").equals(made("b"))).toBe(false);
+    expect(made("a").equals(made("a").allow(["jobs:create"], "a"))).toBe(false);
+    expect(made("a").equals(made("a").allow(["cluster:read"], undefined))).toBe(false);
+  });
+
   it("of the cluster alone give no project", () => {
     const held = new Grants().allow(["cluster:read"], undefined);
     expect([held.isEmpty, held.isOfCluster, held.projects]).toEqual([false, false, []]);

@@ -47,10 +47,25 @@ export class Grants {
     return [...this.#cluster, ...(this.#projects.get(project) ?? [])];
   }
 
+  /** Whether the other grants the same. */
+  equals(other: Grants): boolean {
+    if (this.#projects.size !== other.#projects.size || !isSame(this.#cluster, other.#cluster)) {
+      return false;
+    }
+    return [...this.#projects].every(([name, held]) => {
+      const others = other.#projects.get(name);
+      return others !== undefined && isSame(held, others);
+    });
+  }
+
   /** Whether the permission holds in the project. */
   may(permission: string, project: string): boolean {
     return grants(this.in(project), permission);
   }
+}
+
+function isSame(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
+  return one.size === other.size && [...one].every((each) => other.has(each));
 }
 
 /**

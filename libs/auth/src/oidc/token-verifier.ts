@@ -17,7 +17,7 @@ export interface TokenRules {
 /** Longer tokens are refused unread. */
 const MAX_TOKEN_CHARS = 8_192;
 /** A verified token is trusted this long before it is verified again. */
-const TRUSTED_MS = 60_000;
+const TRUSTED_MS = 40_000;
 /** Verified tokens that are remembered; the oldest is evicted. */
 const MAX_REMEMBERED = 10_000;
 

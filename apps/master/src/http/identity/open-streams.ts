@@ -1,0 +1,35 @@
+import { setInterval } from "node:timers/promises";
+import type { ApiOperation } from "@heddle/contracts/api/operation";
+import type { FastifyReply } from "fastify";
+import type { Caller } from "./caller.ts";
+
+/** Whether an answer may have no end: a stream that is read, or what a plugin answers. */
+export function mayBeEndless({ method, replies }: Pick<ApiOperation, "method" | "replies">) {
+  const contents = Object.values(replies);
+  if (contents.length === 0) return true;
+  return method === "GET" && contents.some((content) => "text/event-stream" in content);
+}
+
+/**
+ * Ends an answer that still runs when its caller may not do the same any more: its key or token was
+ * revoked, or its roles changed. Its client resumes, and gets what it may.
+ */
+export async function endWithRights(
+  { raw }: FastifyReply,
+  caller: Caller,
+  again: () => Promise<Caller>,
+  everyMs: number,
+): Promise<void> {
+  if (raw.destroyed) return;
+  const gone = new AbortController();
+  raw.once("close", () => gone.abort());
+  const ticks = setInterval(everyMs, undefined, { ref: false, signal: gone.signal });
+  try {
+    for await (const _ of ticks) {
+      if (!(await again()).grants.equals(caller.grants)) break;
+    }
+  } catch {
+    // The answer has ended, or its caller is refused.
+  }
+  raw.destroy();
+}
