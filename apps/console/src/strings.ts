@@ -320,6 +320,13 @@ export const STRINGS = {
     ttft: (ms: string) => `first token after ${ms} ms`,
     tokens: (count: string) => `${count} tokens`,
     speed: (rate: string) => `${rate} tokens/s`,
+    tools: "Tools",
+    toolsInJson: "Functions that the model may call, as a JSON list",
+    toolsExample:
+      '[{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]',
+    toolsAreList: "The tools are no JSON list.",
+    mustCall: "The model must call one",
+    callOf: (name: string) => `Call of ${name}`,
     viewCode: "View code",
     keyInCode: "The code reads the key from the variable HEDDLE_API_KEY.",
   },

@@ -1,4 +1,5 @@
 import { STRINGS } from "../strings.ts";
+import { CodeBlock } from "../ui/code-block.tsx";
 import { ErrorNote } from "../ui/error-note.tsx";
 import { formatCompact, formatCount } from "../ui/format.ts";
 import type { StreamedAnswer } from "./stream-answer.ts";
@@ -13,7 +14,7 @@ interface AnswerViewOptions {
 
 /** One answer with its speed. It is shown as text: nothing of it is read as HTML. */
 export function AnswerView({ model, answer }: AnswerViewOptions) {
-  const { state, reasoning, error } = answer;
+  const { state, reasoning, calls, error } = answer;
   return (
     <div className="card answer" aria-busy={state === "streaming"}>
       {model !== "" && <h2>{model}</h2>}
@@ -24,6 +25,9 @@ export function AnswerView({ model, answer }: AnswerViewOptions) {
         </details>
       )}
       <p className="said">{answer.text || (state === "streaming" ? text.waiting : "")}</p>
+      {calls.map(({ index, name, arguments: given }) => (
+        <CodeBlock key={index} label={text.callOf(name)} text={`${name}(${given})`} />
+      ))}
       {state === "failed" && <ErrorNote error={error} />}
       <p className="muted speed">{speedOf(answer)}</p>
     </div>

@@ -8,6 +8,7 @@ import { PageHead, Waiting } from "../ui/parts.tsx";
 import { AnswerView } from "./answer-view.tsx";
 import { CodeDialog } from "./code-dialog.tsx";
 import { NO_ANSWER, type StreamedAnswer, streamAnswer } from "./stream-answer.ts";
+import { type OfferedTools, readTools } from "./tools.ts";
 
 const text = STRINGS.playground;
 const MAX_TOKENS = 256;
@@ -19,6 +20,9 @@ interface ChatSettings {
   readonly system: string;
   readonly temperature: number;
   readonly maxTokens: number;
+  /** As they are written, in JSON. */
+  readonly tools: string;
+  readonly mustCall: boolean;
 }
 
 /** A question and the answer of each asked model. */
@@ -51,25 +55,18 @@ function Playground({ models }: { readonly models: readonly Model[] }) {
     system: "",
     temperature: TEMPERATURE,
     maxTokens: MAX_TOKENS,
+    tools: "",
+    mustCall: false,
   });
-  const { turns, isStreaming, ask, stop, clear } = useChat(settings);
+  const { offered, fault } = offeredBy(settings);
+  const { turns, isStreaming, ask, stop, clear } = useChat(settings, offered);
   const [question, setQuestion] = useState<string>(text.example);
   const request = {
     model: settings.models[0]!,
     messages: messagesOf(settings, turns, settings.models[0]!, question || text.example),
     temperature: settings.temperature,
     max_tokens: settings.maxTokens,
-  };
-  const submit = (event?: FormEvent) => {
-    event?.preventDefault();
-    if (isStreaming || question.trim() === "") return;
-    ask(question);
-    setQuestion("");
-  };
-  const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
-    event.preventDefault();
-    submit();
+    ...offered,
   };
   return (
     <>
@@ -80,31 +77,65 @@ function Playground({ models }: { readonly models: readonly Model[] }) {
         </button>
       </PageHead>
       <Settings models={models} settings={settings} onChange={setSettings} />
+      <Tools settings={settings} fault={fault} onChange={setSettings} />
       <Turns turns={turns} models={settings.models} />
-      <form className="ask" onSubmit={submit}>
-        <textarea
-          aria-label={text.question}
-          rows={2}
-          value={question}
-          placeholder={text.placeholder}
-          onChange={({ target }) => setQuestion(target.value)}
-          onKeyDown={onKeyDown}
-        />
-        {isStreaming ? (
-          <button type="button" onClick={stop}>
-            {text.stop}
-          </button>
-        ) : (
-          <button type="submit" className="primary" disabled={question.trim() === ""}>
-            {text.send}
-          </button>
-        )}
-      </form>
+      <Ask
+        question={question}
+        mayAsk={fault === undefined}
+        onChange={setQuestion}
+        onAsk={ask}
+        onStop={isStreaming ? stop : undefined}
+      />
     </>
   );
 }
 
-function useChat(settings: ChatSettings) {
+interface AskProps {
+  readonly question: string;
+  readonly mayAsk: boolean;
+  readonly onChange: (question: string) => void;
+  readonly onAsk: (question: string) => void;
+  /** Undefined while no answer is under way. */
+  readonly onStop: (() => void) | undefined;
+}
+
+/** The next question; Enter asks it. */
+function Ask({ question, mayAsk, onChange, onAsk, onStop }: AskProps) {
+  const isReady = mayAsk && question.trim() !== "";
+  const submit = (event: FormEvent | KeyboardEvent) => {
+    event.preventDefault();
+    if (onStop || !isReady) return;
+    onAsk(question);
+    onChange("");
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    submit(event);
+  };
+  return (
+    <form className="ask" onSubmit={submit}>
+      <textarea
+        aria-label={text.question}
+        rows={2}
+        value={question}
+        placeholder={text.placeholder}
+        onChange={({ target }) => onChange(target.value)}
+        onKeyDown={onKeyDown}
+      />
+      {onStop ? (
+        <button type="button" onClick={onStop}>
+          {text.stop}
+        </button>
+      ) : (
+        <button type="submit" className="primary" disabled={!isReady}>
+          {text.send}
+        </button>
+      )}
+    </form>
+  );
+}
+
+function useChat(settings: ChatSettings, offered: OfferedTools) {
   const { heddle } = useSession();
   const [turns, setTurns] = useState<readonly ChatTurn[]>([]);
   const [running, setRunning] = useState<AbortController>();
@@ -121,13 +152,22 @@ function useChat(settings: ChatSettings) {
       );
     const streams = models.map((model) => {
       const messages = messagesOf(settings, turns, model, question);
-      const request = { model, messages, temperature, max_tokens: maxTokens };
+      const request = { model, messages, temperature, max_tokens: maxTokens, ...offered };
       return streamAnswer(heddle, request, end.signal, (answer) => change(model, answer));
     });
     void Promise.all(streams).then(() => setRunning(undefined));
   };
   const stop = () => running?.abort();
   return { turns, isStreaming: running !== undefined, ask, stop, clear: () => setTurns([]) };
+}
+
+/** What the settings offer, or why their text offers nothing. */
+function offeredBy({ tools, mustCall }: ChatSettings) {
+  try {
+    return { offered: readTools(tools, mustCall) };
+  } catch (error) {
+    return { offered: {}, fault: (error as Error).message };
+  }
 }
 
 function answered(turn: ChatTurn, model: string, answer: StreamedAnswer): ChatTurn {
@@ -213,6 +253,38 @@ function Settings({ models, settings, onChange }: SettingsOptions) {
         />
       </label>
     </div>
+  );
+}
+
+interface ToolsOptions extends Omit<SettingsOptions, "models"> {
+  readonly fault: string | undefined;
+}
+
+function Tools({ settings, fault, onChange }: ToolsOptions) {
+  return (
+    <details>
+      <summary>{text.tools}</summary>
+      <label>
+        {text.toolsInJson}
+        <textarea
+          className="spec"
+          rows={6}
+          spellCheck={false}
+          placeholder={text.toolsExample}
+          value={settings.tools}
+          onChange={({ target }) => onChange({ ...settings, tools: target.value })}
+        />
+      </label>
+      {fault !== undefined && <p role="alert">{fault}</p>}
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={settings.mustCall}
+          onChange={({ target }) => onChange({ ...settings, mustCall: target.checked })}
+        />
+        {text.mustCall}
+      </label>
+    </details>
   );
 }
 

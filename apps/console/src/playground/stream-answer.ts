@@ -1,11 +1,13 @@
 import { AbortedError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import type { ChatRequest } from "@heddle/client/resources/inference/chat";
+import { type WrittenCall, withCalls } from "./tools.ts";
 
 /** An answer so far. Times are in milliseconds. */
 export interface StreamedAnswer {
   readonly text: string;
   readonly reasoning: string;
+  readonly calls: readonly WrittenCall[];
   readonly state: "streaming" | "done" | "stopped" | "failed";
   readonly ttftMs?: number | undefined;
   readonly tokens?: number | undefined;
@@ -13,7 +15,12 @@ export interface StreamedAnswer {
   readonly error?: unknown;
 }
 
-export const NO_ANSWER: StreamedAnswer = { text: "", reasoning: "", state: "streaming" };
+export const NO_ANSWER: StreamedAnswer = {
+  text: "",
+  reasoning: "",
+  calls: [],
+  state: "streaming",
+};
 /** The page is drawn at most this often. */
 const DRAW_MS = 40;
 
@@ -30,13 +37,14 @@ export async function streamAnswer(
   let drawnMs = 0;
   try {
     for await (const { choices, usage } of heddle.chat.stream(request, { signal })) {
-      const { content, reasoning_content } = choices[0]?.delta ?? {};
+      const { content, reasoning_content, tool_calls } = choices[0]?.delta ?? {};
       const nowMs = performance.now();
-      if (content || reasoning_content) firstMs ??= nowMs;
+      if (content || reasoning_content || tool_calls) firstMs ??= nowMs;
       answer = {
         ...answer,
         text: answer.text + (content ?? ""),
         reasoning: answer.reasoning + (reasoning_content ?? ""),
+        calls: withCalls(answer.calls, tool_calls),
         ttftMs: firstMs === undefined ? undefined : firstMs - beganMs,
         tokens: usage?.completion_tokens ?? answer.tokens,
       };

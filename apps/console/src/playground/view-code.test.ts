@@ -35,6 +35,19 @@ test("code: the Python has balanced brackets and the request's text in one liter
   }
 });
 
+test("code: each language offers the tools of the request", () => {
+  const parameters = { type: "object", additionalProperties: false };
+  const tools = [{ type: "function" as const, function: { name: "now", parameters } }];
+  const offering = { ...request, tools, tool_choice: "required" as const };
+  const python = viewCode("Python", ORIGIN, offering);
+  const [, literal = ""] = /tools=json\.loads\((".*")\),$/m.exec(python) ?? [];
+  expect(JSON.parse(JSON.parse(literal))).toEqual(tools);
+  expect(python).toMatch(/^import json$/m);
+  for (const language of ["curl", "Python", "TypeScript"] as const) {
+    expect(viewCode(language, ORIGIN, offering)).toMatch(/tool_choice"?[:=] ?"required"/);
+  }
+});
+
 test("code: no language shows a key", () => {
   for (const language of ["curl", "Python", "TypeScript"] as const) {
     expect(viewCode(language, ORIGIN, request)).toContain("HEDDLE_API_KEY");

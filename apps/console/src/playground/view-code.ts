@@ -1,5 +1,7 @@
+import type { OfferedTools } from "./tools.ts";
+
 /** A chat request as code shows it. */
-export interface ShownRequest {
+export interface ShownRequest extends OfferedTools {
   readonly model: string;
   readonly messages: readonly { readonly role: string; readonly content: string }[];
   readonly temperature: number;
@@ -26,9 +28,14 @@ function curl(base: string, request: ShownRequest): string {
 }
 
 function python(base: string, request: ShownRequest): string {
-  const { model, messages, temperature, max_tokens } = request;
+  const { model, messages, temperature, max_tokens, tools, tool_choice } = request;
+  const choice = tool_choice ? `\n    tool_choice=${JSON.stringify(tool_choice)},` : "";
+  // Booleans of JSON are none of Python.
+  const offered = tools
+    ? `\n    tools=json.loads(${JSON.stringify(JSON.stringify(tools))}),${choice}`
+    : "";
   // Texts and numbers of JSON are Python's too.
-  return `import os
+  return `${tools ? "import json\n" : ""}import os
 
 from openai import OpenAI
 
@@ -37,7 +44,7 @@ stream = client.chat.completions.create(
     model=${JSON.stringify(model)},
     messages=${JSON.stringify(messages, null, 4).replaceAll("\n", "\n    ")},
     temperature=${temperature},
-    max_tokens=${max_tokens},
+    max_tokens=${max_tokens},${offered}
     stream=True,
 )
 for chunk in stream:
