@@ -47,5 +47,6 @@ export default defineConfig({
     // Stalls of some seconds, as on a loaded machine, make no test fail; a hang still ends the run.
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 50_000 } },
   },
 });

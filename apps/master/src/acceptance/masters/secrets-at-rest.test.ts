@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { readSecretKeys, type SecretKeys } from "@heddle/base/secret-keys";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { writeKeyProgram } from "@heddle/base/testing/key-program";
 import { programOf } from "@heddle/base/testing/programs";
 import type { Identity } from "@heddle/consensus/member/identity";
 import { afterEach, describe, expect, it } from "vitest";
@@ -317,17 +318,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
   it("a wrapped key protects as a clear one, and needs its program", async () => {
     open(1);
     const clear = newKey();
-    const own = join(group.folder, "own-key");
-    const program = join(group.folder, "kms");
-    const openssl = `openssl enc -aes-256-cbc -pbkdf2 -pass file:${own} -a -A`;
-    writeFileSync(own, "key of the service");
-    writeFileSync(
-      program,
-      `#!/bin/sh\ntr -d '\\n' | ${openssl} $([ "$1" = unwrap ] && echo -d)\n`,
-      {
-        mode: 0o755,
-      },
-    );
+    const program = writeKeyProgram(join(group.folder, "kms"), "key of the service");
     const wrapped = execFileSync(program, ["wrap"], { input: clear, encoding: "utf8" });
     keyFile = writeKeys("key", `wrapped:${wrapped}`);
     keyProgram = program;
@@ -336,7 +327,7 @@ describe("secrets at rest", { timeout: 300_000 }, () => {
     await group.end(ONE, "SIGKILL");
     await group.start(ONE);
     await group.end(ONE, "SIGTERM");
-    writeFileSync(own, "another key");
+    writeFileSync(`${program}.own`, "another key");
     await expect(group.start(ONE)).rejects.toThrow(/kms unwraps no key: it ended with exit code 1/);
     keyProgram = undefined;
     await expect(group.start(ONE)).rejects.toThrow(
