@@ -34,7 +34,7 @@ describe("whole cluster simulation", () => {
   });
 
   // holds: sim-cluster-repeat
-  it("a seed: runs identically each time, also after others", async () => {
+  it("a seed: runs identically each time, also after others", { timeout: 300_000 }, async () => {
     const runs = [
       ["--seeds", "1", "--seed", "3"],
       ["--seeds", "2", "--seed", "2"],

@@ -44,7 +44,7 @@ async function firstCaught(bug: SeededBug) {
 describe("a cluster under faults", () => {
   // holds: sim-properties
   it(`keeps every property and heals, for ${SEEDS} seeds, some of them random`, {
-    timeout: 300_000,
+    timeout: 900_000,
   }, async () => {
     const faults = new Map<InjectedFault, number>();
     let damagedAndResized = 0;
