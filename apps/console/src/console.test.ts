@@ -10,8 +10,8 @@ import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../test/browse
 
 const rig = new ConsoleRig();
 const MINUTES_MS = 240_000;
-/** Prints, reports losses, and runs until it is cancelled. */
-const STEPS = `for i in $(seq 600); do echo "line $i"; echo "{\\"step\\":$i,\\"loss\\":$((1000 - i))}" >> "$HEDDLE_PROGRESS_FILE"; sleep 0.2; done`;
+/** Prints, reports losses, and runs until it is cancelled: longer than the tests on any machine. */
+const STEPS = `for i in $(seq 20000); do echo "line $i"; echo "{\\"step\\":$i,\\"loss\\":$((1000 - i))}" >> "$HEDDLE_PROGRESS_FILE"; sleep 0.2; done`;
 let job = "";
 
 beforeAll(async () => {
@@ -29,13 +29,13 @@ const title = (page: Page, name: string | RegExp) =>
   page.getByRole("heading", { level: 1, name }).waitFor();
 
 /** Pages by their paths, and a text that each shows when its data are there. */
-const pages = (): readonly (readonly [string, string | RegExp])[] => [
+const PAGES: readonly (readonly [string, string | RegExp])[] = [
   ["/console/", "Jobs by state"],
   ["/console/nodes", "worker-1"],
   ["/console/jobs", "counts"],
-  [`/console/jobs/${job}`, "Facts"],
-  [`/console/jobs/${job}?part=logs`, /line \d+/],
-  [`/console/jobs/${job}?part=events`, "running"],
+  ["/console/jobs/JOB", "Facts"],
+  ["/console/jobs/JOB?part=logs", /line \d+/],
+  ["/console/jobs/JOB?part=events", "running"],
   ["/console/submit", "It would start at once"],
   ["/console/models", "Replicas"],
   ["/console/playground", "Compare with"],
@@ -45,36 +45,36 @@ const pages = (): readonly (readonly [string, string | RegExp])[] => [
   ["/console/control-plane", "master-1"],
   ["/console/settings", "max_concurrent_jobs"],
 ];
+const LOOKS = [
+  ["dark", 390],
+  ["light", 390],
+  ["light", 1280],
+  ["dark", 2560],
+] as const;
 
 describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
-  it(
-    "pages: dark and light, narrow and wide, without errors and violations",
-    async () => {
-      const page = await rig.signedIn();
-      const looks = [
-        ["dark", 390],
-        ["light", 390],
-        ["light", 1280],
-        ["dark", 2560],
-      ] as const;
-      for (const [path, shown] of pages()) {
-        // Within the page: a reload would end the session.
-        await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
-        await page.getByText(shown).first().waitFor();
-        for (const [colorScheme, width] of looks) {
-          await page.emulateMedia({ colorScheme });
-          await page.setViewportSize({ width, height: 800 });
-          const look = `${path}, ${colorScheme}`;
-          expect(await violations(page), look).toEqual([]);
-          const isWide = "document.documentElement.scrollWidth > innerWidth";
-          expect(await page.evaluate(isWide), `${look} is wider than the window`).toBe(false);
-        }
+  describe("pages: dark and light, narrow and wide, without errors and violations", () => {
+    let page: Page;
+    beforeAll(async () => {
+      page = await rig.signedIn();
+    }, MINUTES_MS);
+    afterAll(() => page?.context().close());
+
+    it.each(PAGES)("%s", async (path, shown) => {
+      // Within the page: a reload would end the session.
+      const to = JSON.stringify(path.replace("JOB", job));
+      await page.evaluate(`history.pushState(null, "", ${to})`);
+      await page.getByText(shown).first().waitFor();
+      for (const [colorScheme, width] of LOOKS) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height: 800 });
+        expect(await violations(page), colorScheme).toEqual([]);
+        const isWide = "document.documentElement.scrollWidth > innerWidth";
+        expect(await page.evaluate(isWide), `wider than ${width}, ${colorScheme}`).toBe(false);
       }
       expect(rig.errors).toEqual([]);
-      await page.context().close();
-    },
-    MINUTES_MS,
-  );
+    });
+  });
 
   it("sign-in: a wrong key is refused, and the right one opens the asked page", async () => {
     const page = await rig.open("/console/nodes");
@@ -105,7 +105,8 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
   });
 
   it("jobs: a cancel is confirmed, and the page follows the job without a reload", async () => {
-    const page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
+    const { job_id: id } = await rig.call("POST", "/jobs", { name: "followed", command: STEPS });
+    const page = await rig.signedIn(`/console/jobs/${id}?part=logs`);
     await page
       .getByText(/^line \d+$/)
       .first()
