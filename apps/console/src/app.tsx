@@ -28,8 +28,8 @@ export function App() {
     };
     const queries = newQueries(() => end(true));
     const signOut = async () => {
-      // The sign-in would find the session open again before it has ended.
-      await onLeave?.().catch(() => undefined);
+      // The sign-in would find the session open again before it has ended, or where it could not end.
+      await onLeave?.();
       end(false);
     };
     setSession({ heddle, self, queries, signOut });

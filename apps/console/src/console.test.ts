@@ -111,6 +111,9 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
       .getByText(/^line \d+$/)
       .first()
       .waitFor();
+    // It reports its steps and losses, and no share of its work.
+    await page.getByRole("link", { name: "Summary" }).click();
+    await page.getByText(/^step \d/).waitFor();
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Keep it" }).click();
     await page.getByRole("button", { name: "Cancel job" }).click();

@@ -106,9 +106,17 @@ function ThemeSelect() {
 
 function SignOut() {
   const { self, signOut } = useSession();
+  const [isRefused, setRefused] = useState(false);
   return (
-    <button type="button" onClick={() => void signOut()} title={self.name}>
-      {STRINGS.shell.signOut}
-    </button>
+    <>
+      {isRefused && <span role="alert">{STRINGS.shell.stillSignedIn}</span>}
+      <button
+        type="button"
+        onClick={() => void signOut().catch(() => setRefused(true))}
+        title={self.name}
+      >
+        {STRINGS.shell.signOut}
+      </button>
+    </>
   );
 }

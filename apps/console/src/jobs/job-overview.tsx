@@ -3,12 +3,13 @@ import { Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { STRINGS } from "../strings.ts";
 import { CodeBlock } from "../ui/code-block.tsx";
-import { formatAgo, formatCompact, formatCount, formatPercent, formatTime } from "../ui/format.ts";
-import { Card, Facts, Meter, PlainTable } from "../ui/parts.tsx";
+import { formatAgo, formatCompact, formatCount, formatTime } from "../ui/format.ts";
+import { Card, Facts, PlainTable } from "../ui/parts.tsx";
 import { SeriesChart, type SeriesPoint } from "../ui/series-chart.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
 import { JobExplanationCard } from "./job-explanation.tsx";
+import { hasProgress, ReportedProgress } from "./reported-progress.tsx";
 
 const text = STRINGS.jobs;
 /** A curve that is longer loses its oldest points. */
@@ -98,20 +99,13 @@ function JobFacts({ job }: { readonly job: Job }) {
         [text.ended, at(job.ended_at)],
         [text.attempt, formatCount(job.attempt)],
         [text.failures, `${job.failures}, ${job.losses}`],
-        [text.progress, progress?.progress == null ? "" : <ProgressMeter key="p" job={job} />],
+        [text.progress, hasProgress(job) ? <ReportedProgress key="p" job={job} /> : ""],
         [text.loss, progress?.loss == null ? "" : formatCompact(progress.loss)],
         [text.checkpoint, checkpoint ? `${checkpoint.name} (${checkpoint.step ?? ""})` : ""],
         [text.model, model ? `${model.id}: ${model.state}` : ""],
       ]}
     />
   );
-}
-
-function ProgressMeter({ job: { progress } }: { readonly job: Job }) {
-  const { progress: share, step, total_steps: total } = progress ?? {};
-  const steps =
-    step == null || total == null ? "" : `, ${text.steps(formatCount(step), formatCount(total))}`;
-  return <Meter share={share ?? 0} text={`${formatPercent((share ?? 0) * 100)}${steps}`} />;
 }
 
 function Tasks({ tasks }: { readonly tasks: readonly JobTask[] }) {

@@ -8,12 +8,13 @@ import { useLiveEvents } from "../data/live-events.ts";
 import { isEndedState, jobPagesQuery, newestJobsQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
-import { formatCompact, formatCount, formatPercent, formatSpan, formatTime } from "../ui/format.ts";
-import { Meter, PageHead, Waiting } from "../ui/parts.tsx";
+import { formatCompact, formatCount, formatSpan, formatTime } from "../ui/format.ts";
+import { PageHead, Waiting } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
 import { hasGap, mergeJobs } from "./merge-jobs.ts";
+import { ReportedProgress } from "./reported-progress.tsx";
 
 const text = STRINGS.jobs;
 const LIVE = ["accepted", "pending", "scheduled", "starting", "running", "checkpointing"] as const;
@@ -149,12 +150,7 @@ const COLUMNS: readonly TableColumn<JobSummary>[] = [
   {
     title: text.progress,
     width: "minmax(8rem, 1fr)",
-    cell: ({ progress }) =>
-      progress?.progress == null ? (
-        ""
-      ) : (
-        <Meter share={progress.progress} text={formatPercent(progress.progress * 100)} />
-      ),
+    cell: (job) => <ReportedProgress job={job} isShort />,
   },
   {
     title: text.loss,

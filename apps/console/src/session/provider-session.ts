@@ -35,7 +35,7 @@ export function goToProvider(): void {
   location.assign(`${PATH}/login?to=${encodeURIComponent(location.pathname + location.search)}`);
 }
 
-/** Ends the session here, and leads to the provider to end it there. */
+/** Ends the session here, and leads to the provider to end it there. Fails where it continues. */
 export async function leaveProvider(csrf: string): Promise<void> {
   const headers = { [CSRF_HEADER]: csrf };
   const reply = await fetch(`${PATH}/logout`, {
@@ -43,6 +43,9 @@ export async function leaveProvider(csrf: string): Promise<void> {
     headers,
     credentials: "same-origin",
   });
-  const { logout_url: url } = (await reply.json()) as { readonly logout_url?: string | null };
-  if (reply.ok && url) location.assign(url);
+  const hasEndedBefore = reply.status === 401;
+  if (hasEndedBefore) return;
+  if (!reply.ok) throw new Error(`the sign-out was answered with ${reply.status}`);
+  const { logout_url: url } = (await reply.json()) as { readonly logout_url: string | null };
+  if (url) location.assign(url);
 }
