@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, describe, expect, it, test } from "vitest";
 import LONG_TESTS from "./long-tests.json" with { type: "json" };
 import { TEST_ENVIRONMENT } from "./nx/plugin.mjs";
 import { readReport, reportOf, vitestArguments } from "./nx/reports.mjs";
@@ -73,20 +73,29 @@ test("npm test: leaves out the long files alone, and a whole run none", () => {
   expect(leftOut.sort()).toEqual([...LONG_TESTS].sort());
 });
 
-test("npm test: long files that would begin too late are left out and named", () => {
+describe("npm test: files that would begin too late are left out and named", () => {
   const long = "libs/engines/src/llama/parent/tool-forms.test.ts";
   const short = "tools/setup.test.ts";
-  expect(LONG_TESTS).toContain(long);
-  const report = join(folder, "late.json");
-  const args = ["node_modules/vitest/vitest.mjs", ...vitestArguments(report), long, short];
-  const env = { ...process.env, HEDDLE_TESTS: "all", HEDDLE_TESTS_UNTIL: "1" };
-  const run = spawnSync(process.execPath, args, { cwd: root, env, encoding: "utf8" });
-  expect(run.stdout).toContain(`left out, since no time is left: ${long}\n`);
-  const ran = readReport(report).filter(({ assertionResults }) =>
-    assertionResults.some(({ status }) => status === "passed"),
-  );
-  expect(ran.map(({ name }) => relative(root, name))).toEqual([short]);
-  expect(run.status).toBe(0);
+  const seconds = Date.now() / 1_000;
+
+  it.each([
+    ["after the time, long ones", seconds, [long]],
+    ["long after it, all", seconds - 300, [long, short]],
+  ])("%s", (_, until, late) => {
+    expect(LONG_TESTS).toContain(long);
+    const report = join(folder, "late.json");
+    const args = ["node_modules/vitest/vitest.mjs", ...vitestArguments(report), long, short];
+    const env = { ...process.env, HEDDLE_TESTS: "all", HEDDLE_TESTS_UNTIL: String(until) };
+    const run = spawnSync(process.execPath, args, { cwd: root, env, encoding: "utf8" });
+    const named = run.stdout.matchAll(/^left out, since no time is left: (.*)$/gm);
+    expect(Array.from(named, ([, path]) => path).sort()).toEqual(late);
+    const ran = readReport(report).filter(({ assertionResults }) =>
+      assertionResults.some(({ status }) => status === "passed"),
+    );
+    const inTime = [long, short].filter((path) => !late.includes(path));
+    expect(ran.map(({ name }) => relative(root, name))).toEqual(inTime);
+    expect(run.status).toBe(0);
+  });
 });
 
 test("nx: the graph has the layers of the packages", { timeout: 120_000 }, () => {

@@ -1,7 +1,8 @@
 // `npm test`: sets up what a fresh clone lacks, runs every test, and ends with one line: `N passed, N
 // failed`. Nx keeps the results of packages that have not changed (NX_SKIP_NX_CACHE=true runs them
 // all), and HEDDLE_TESTS=all adds the long tests. Arguments go to vitest, e.g. `npm test -- libs/raft`.
-// Of those, files that would begin after HEDDLE_TESTS_UNTIL (seconds since the epoch) are left out.
+// Of those, files that would begin after HEDDLE_TESTS_UNTIL (seconds since the epoch) are left out; the
+// rest is so 4 minutes later.
 // With HEDDLE_TEST_RETRIES a failed test is retried, and named at the end if it then passes.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";

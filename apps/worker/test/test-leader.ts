@@ -231,7 +231,7 @@ export class LeaderSession {
   async reaches(
     phase: string,
     task: TaskId = taskId(),
-    timeoutMs = 50_000,
+    timeoutMs = 100_000,
   ): Promise<TaskStatus__Output> {
     const order = ["leased", "starting", "running", "stopping", "exited"];
     const at = () => order.indexOf(this.status(task)?.phase ?? "");

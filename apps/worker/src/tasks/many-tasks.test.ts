@@ -19,11 +19,11 @@ test("many tasks: their starts and ends do not keep a worker from its lease", as
   await Promise.all(ids.map((id) => session.lease({ ...shell("sleep 900"), tasks: count }, id)));
   const peers = ids.map((id) => session.status(id)?.rendezvous ?? "");
   for (const task of ids) session.send({ start: { task, peers } });
-  await Promise.all(ids.map((id) => session.reaches("running", id, 120_000)));
+  await Promise.all(ids.map((id) => session.reaches("running", id)));
   for (const task of ids) {
     session.send({ stop: { task, checkpoint: false, graceMs: 0, why: "cancelled" } });
   }
-  const ended = await Promise.all(ids.map((id) => session.reaches("exited", id, 120_000)));
+  const ended = await Promise.all(ids.map((id) => session.reaches("exited", id)));
   expect(new Set(ended.map(({ exit }) => exit?.message))).toEqual(new Set(["stopped: cancelled"]));
   expect(session.status(victim)?.phase).toBe("running");
 });
