@@ -73,7 +73,12 @@ export class ModelCatalog {
   }
 
   /** Whether choice i of several is drawn as the only one with a seed that is larger by i. */
-  countsSeeds({ deployment }: ModelRecord): boolean {
+  countsSeeds(model: ModelRecord): boolean {
+    return this.readsTokens(model);
+  }
+
+  /** Whether its engine reports the tokens of a prompt. */
+  readsTokens({ deployment }: ModelRecord): boolean {
     return this.#control.state.deployments.get(deployment)?.spec.engine === "llama";
   }
 

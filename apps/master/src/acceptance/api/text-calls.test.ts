@@ -367,6 +367,35 @@ it("responses: JSON by a schema is parsed by the official client", async () => {
   await expect(long).rejects.toMatchObject({ code: "context_length_exceeded", param: "input" });
 });
 
+it("responses: with truncation the oldest turns go, and the rest fits", async () => {
+  const say = (text: string) => ({ role: "user" as const, content: text.repeat(500) });
+  const input = ["a", "b", "c", "d", "e", "f", "g", "h"].flatMap((text) => [
+    say(text),
+    { role: "assistant" as const, content: text },
+  ]);
+  const last = { role: "user" as const, content: "and now?" };
+  const long = { model: TINY, input: [...input, ...input, last], max_output_tokens: 100 };
+  await expect(openai.responses.create(long)).rejects.toMatchObject({
+    code: "context_length_exceeded",
+  });
+  const answer = await openai.responses.create({ ...long, truncation: "auto" });
+  expect(answer).toMatchObject({ truncation: "auto", output: [{ type: "message" }] });
+  expect(answer.usage?.input_tokens).toBeLessThanOrEqual(4_096 - 100);
+  expect(answer.usage?.input_tokens).toBeGreaterThan(2_500);
+  const next = await openai.responses.create({
+    ...long,
+    input: "and then?",
+    previous_response_id: answer.id,
+    truncation: "auto",
+    instructions: "be brief",
+  });
+  expect(next.usage?.input_tokens).toBeLessThanOrEqual(4_096 - 100);
+  const tooLong = { ...long, input: "xy ".repeat(5_000), truncation: "auto" as const };
+  await expect(openai.responses.create(tooLong)).rejects.toMatchObject({
+    code: "context_length_exceeded",
+  });
+});
+
 it("responses: the client of this repository gets the same", async () => {
   const heddle = new Heddle({ endpoint: cluster.url, auth_token: cluster.adminKey });
   const body = { ...QUESTION, max_output_tokens: 8, temperature: 0, logit_bias: only("x") };

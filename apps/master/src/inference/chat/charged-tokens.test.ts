@@ -13,6 +13,7 @@ import { CallReservation } from "../../http/limits/call-reservation.ts";
 import type { UsageRow } from "../../usage/usage-row.ts";
 import { Accounting } from "../accounting.ts";
 import { AdmittedCall } from "../call.ts";
+import { estimatePromptTokens } from "./chat-request.ts";
 
 const LIMIT = 1000;
 const RESERVED_OUTPUT = 500;
@@ -95,4 +96,13 @@ it("prompt that an upstream counts last: its count, or the estimate without one"
   expect(chargedFor([begun, delta, { type: "done", id: 1, usage }], undefined)).toBe(39);
   const hungUp = new AppError("cancelled", "The client closed the connection.");
   expect(chargedFor([begun, delta], hungUp)).toBe(ESTIMATED_PROMPT + 7);
+});
+
+it("estimate: arguments of earlier calls count like other text", () => {
+  const estimateOf = (text: string) => {
+    const call = { id: "a", type: "function" as const, function: { name: "f", arguments: text } };
+    const messages = [{ role: "assistant" as const, content: null, tool_calls: [call] }];
+    return estimatePromptTokens({ model: "m", messages });
+  };
+  expect(estimateOf("x".repeat(3_000)) - estimateOf("")).toBe(1_000);
 });

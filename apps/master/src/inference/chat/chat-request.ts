@@ -133,8 +133,9 @@ function formatOf(format: ChatCompletionRequest["response_format"]): OutputForma
 export function estimatePromptTokens(request: ChatCompletionRequest): number {
   let tokens = 16;
   for (const message of request.messages) {
-    const { content, name = "" } = toChatMessage(message);
-    tokens += 8 + Math.ceil(Buffer.byteLength(`${name}${content ?? ""}`) / 3);
+    const { content, name = "", toolCalls } = toChatMessage(message);
+    const calls = toolCalls?.length ? JSON.stringify(toolCalls) : "";
+    tokens += 8 + Math.ceil(Buffer.byteLength(`${name}${content ?? ""}${calls}`) / 3);
   }
   for (const { name, description = "", parameters } of offeredTools(request).tools ?? []) {
     tokens += 16 + Math.ceil(Buffer.byteLength(`${name}${description}${parameters}`) / 3);

@@ -13,9 +13,10 @@ import { parseJsonBody } from "../../http/json-body.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { priorityOfRequest, tierOf } from "../call-priority.ts";
 import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
-import { estimatePromptTokens, toGenerateRequest } from "../chat/chat-request.ts";
+import { estimatePromptTokens, toChatInput, toGenerateRequest } from "../chat/chat-request.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
+import { readingOf } from "../tokens/token-calls.ts";
 import { chatOfResponse, inResponseTerms, renamed } from "./chat-of-response.ts";
 import { ConversationStore } from "./conversation-store.ts";
 import { Journal, type Piece, PieceSplitter } from "./pieces.ts";
@@ -23,12 +24,15 @@ import type { Outcome, ResponseHead } from "./response-builder.ts";
 import { ResponseContext } from "./response-context.ts";
 import { headOf } from "./response-head.ts";
 import { ResponseStore, type StoredResponse, shown } from "./response-store.ts";
+import { promptRoom, truncated } from "./truncation.ts";
 
 /** A response whose key permits it. */
 export interface PreparedResponse extends PermittedCall {
   readonly owner: string;
   readonly project: string;
   readonly request: ResponseRequest;
+  /** With all that it continues from. */
+  readonly items: readonly ResponseItem[];
   readonly chat: ChatCompletionRequest;
   readonly maxTokens: number | undefined;
   readonly reasoning: ReasoningStyle | undefined;
@@ -91,6 +95,7 @@ export class ResponseGeneration {
       owner,
       project,
       request,
+      items: all,
       chat,
       maxTokens,
       reasoning,
@@ -130,13 +135,34 @@ export class ResponseGeneration {
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { chat, maxTokens, request } = prepared;
-    const wanted = toGenerateRequest(chat, maxTokens);
-    const work = { request: wanted, later: request.priority ?? 0 };
     try {
+      const fitting =
+        request.truncation === "auto" ? await this.#fitting(http, prepared, signal) : chat;
+      const wanted = toGenerateRequest(fitting, maxTokens);
+      const work = { request: wanted, later: request.priority ?? 0 };
       return await this.#calls.start(http, prepared, work, signal);
     } catch (thrown) {
       throw renamed(thrown);
     }
+  }
+
+  /** The chat without its oldest items, where it is too long. */
+  async #fitting(
+    http: CallerRequest,
+    prepared: PreparedResponse,
+    signal: AbortSignal,
+  ): Promise<ChatCompletionRequest> {
+    const { request, items, maxTokens, model } = prepared;
+    const { models } = this.#calls.parts;
+    const count = async (left: readonly ResponseItem[]) => {
+      const chat = chatOfResponse(request, left);
+      if (!models.readsTokens(model)) return estimatePromptTokens(chat);
+      const read = { kind: "read", input: toChatInput(chat), give: "count" } as const;
+      const answer = await this.#calls.start(http, prepared, { request: read }, signal);
+      return (await readingOf(answer)).count;
+    };
+    const room = promptRoom(models.contextTokens(model), maxTokens);
+    return chatOfResponse(request, await truncated(items, room, count));
   }
 
   /** Passes the answer on in pieces; returns why it ended. */

@@ -43,7 +43,7 @@ export function headOf(
     })),
     top_logprobs: request.top_logprobs ?? 0,
     top_p: request.top_p ?? 1,
-    truncation: "disabled",
+    truncation: request.truncation ?? "disabled",
     ...(user == null ? {} : { user }),
   };
 }

@@ -241,7 +241,7 @@ describe("responses: bad requests", () => {
     ["temperature", { temperature: 3 }],
     ["top_logprobs", { top_logprobs: 2 }],
     ["stream_options", { stream_options: {} }],
-    ["truncation", { truncation: "auto" }],
+    ["truncation", { truncation: "middle" }],
     ["service_tier", { service_tier: "scale" }],
     ["prompt", { prompt: { id: "pmpt_1" } }],
     ["include[0]", { include: ["everything"] }],

@@ -5,13 +5,14 @@ import {
   parseTokenizeRequest,
   type TokenizeRequest,
 } from "@heddle/contracts/api/inference/tokens";
-import type { InputReading, ReadRequest } from "@heddle/contracts/engine";
+import type { EngineEvent, InputReading, ReadRequest } from "@heddle/contracts/engine";
 import type { ModelRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
 import { toChatInput } from "../chat/chat-request.ts";
+import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 
 /** Items of a list that are written at once. */
@@ -102,15 +103,23 @@ export class TokenCalls {
     signal: AbortSignal,
   ): Promise<InputReading> {
     const work = { request: { kind: "read", ...read } } as const;
-    const { events, node } = await this.#calls.start(http, prepared, work, signal);
-    let reading: InputReading | undefined;
-    for await (const event of events) {
-      prepared.call.observe(event);
-      if (event.type === "reading") reading = event;
-      if (event.type === "done" && reading !== undefined) return reading;
-    }
-    throw cutShort(node);
+    const answer = await this.#calls.start(http, prepared, work, signal);
+    return readingOf(answer, (event) => prepared.call.observe(event));
   }
+}
+
+/** What an engine has read. */
+export async function readingOf(
+  { events, node }: InferenceAnswer,
+  observe: (event: EngineEvent) => void = () => undefined,
+): Promise<InputReading> {
+  let reading: InputReading | undefined;
+  for await (const event of events) {
+    observe(event);
+    if (event.type === "reading") reading = event;
+    if (event.type === "done" && reading !== undefined) return reading;
+  }
+  throw cutShort(node);
 }
 
 function tokenizing(request: TokenizeRequest): ReadingCall["read"] {

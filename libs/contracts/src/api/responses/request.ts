@@ -86,7 +86,12 @@ const promptFields = {
     })
     .nullish()
     .describe("`effort`, of a model that reasons; reasoning is an item with its content."),
-  truncation: z.string().nullish().describe("`disabled`."),
+  truncation: z
+    .enum(["auto", "disabled"])
+    .nullish()
+    .describe(
+      "`auto` leaves out the oldest items of an input that is too long; a count is of all.",
+    ),
 };
 
 export const responseRequest = z
@@ -149,7 +154,6 @@ const REFUSED: readonly (readonly [
   ["reasoning.summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["reasoning.generate_summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["text.verbosity", is("medium"), "the verbosity cannot be chosen"],
-  ["truncation", is("disabled"), "input that is too long is refused, not cut"],
   ["prompt", is(undefined), "stored prompts are not supported; send their text"],
   ["context_management", is(undefined), "contexts are not compacted"],
   ["prompt_cache_options.mode", is("implicit"), "the prefix cache needs no marks"],

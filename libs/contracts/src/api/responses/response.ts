@@ -88,7 +88,7 @@ export const response = z
     tools: z.array(tool),
     top_logprobs: z.int(),
     top_p: z.number(),
-    truncation: z.literal("disabled"),
+    truncation: z.enum(["auto", "disabled"]),
     usage: usage.optional().describe("Of a response that has ended."),
     user: z.string().optional(),
   })
