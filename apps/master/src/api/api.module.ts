@@ -5,7 +5,6 @@ import { ModelsModule } from "../models/models.module.ts";
 import { ProgressModule } from "../nodes/progress/progress.module.ts";
 import { SchedulingModule } from "../orchestration/scheduling/scheduling.module.ts";
 import { TaskOutputModule } from "../task-output/task-output.module.ts";
-import { AccessSeed } from "./access/access-seed.ts";
 import { BindingsController } from "./access/bindings.controller.ts";
 import { RolesController } from "./access/roles.controller.ts";
 import { ServiceAccountsController } from "./access/service-accounts.controller.ts";
@@ -93,7 +92,6 @@ import { UsageController } from "./usage/usage.controller.ts";
     HealthController,
   ],
   providers: [
-    AccessSeed,
     ApiDescription,
     EventWatch,
     ModelPulls,

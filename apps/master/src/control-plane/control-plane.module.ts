@@ -1,6 +1,7 @@
 import { NO_SECRET_KEYS, SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { DynamicModule } from "@nestjs/common";
+import { AccessSeed } from "./access-seed.ts";
 import { CONTROL_PLANE, type ControlPlane } from "./control-plane.ts";
 import { ProjectSecrets } from "./project-secrets.ts";
 
@@ -33,6 +34,7 @@ export function controlPlaneModule(open: OpenControlPlane): DynamicModule {
     { provide: SecretKeys, useValue: open.keys ?? NO_SECRET_KEYS },
     { provide: AUTHORITY_HASH, useValue: open.authorityHash ?? null },
     ProjectSecrets,
+    AccessSeed,
   ];
   return { module: ControlPlaneModule, global: true, providers, exports: providers };
 }

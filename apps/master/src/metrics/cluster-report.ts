@@ -126,14 +126,16 @@ export class ClusterReport {
     };
   }
 
-  async health(): Promise<DetailedHealth> {
+  /** `accessFault` says why roles of the configuration are not set. */
+  async health(accessFault: string | undefined): Promise<DetailedHealth> {
     const inFlight = this.#inFlight;
     const workers = this.#directory.nodes().filter((node) => node.kind === "worker");
     const disk = await statfs(this.#config.dataDirectory);
     const control = controlHealth(this.#control);
     const attached = workerHealth(workers.length);
     const nodes = this.#nodeHealth();
-    const parts = [control, attached, nodes];
+    const access = accessHealth(accessFault);
+    const parts = [control, attached, nodes, access];
     return {
       status: parts.find(({ status }) => status !== "ok")?.status ?? "ok",
       timestamp: new Date().toISOString(),
@@ -144,6 +146,7 @@ export class ClusterReport {
         control,
         workers: { ...attached, attached: workers.length },
         nodes,
+        access,
       },
       resource_usage: {
         cpu_percent: this.#sampleCpu(),
@@ -267,6 +270,13 @@ function percent(part: number, whole: number): number {
 function workerHealth(attached: number) {
   if (attached > 0) return { status: "ok", detail: "" };
   return { status: "degraded", detail: "no worker is attached: no model can answer" };
+}
+
+/** Without names of roles and users: this is public. */
+function accessHealth(fault: string | undefined) {
+  if (fault === undefined) return { status: "ok", detail: "" };
+  const detail = "the roles of the --auth-file are not all set: the master's log says why";
+  return { status: "degraded", detail };
 }
 
 function hasQuorum({ group }: ControlPlane): boolean {

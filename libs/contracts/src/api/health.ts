@@ -29,6 +29,7 @@ const detailedHealthSchema = z
       control: z.object(component),
       workers: z.object({ ...component, attached: z.int() }),
       nodes: z.object({ ...component, refusing: z.int() }),
+      access: z.object(component).describe("Whether the roles of the `--auth-file` are set."),
     }),
     resource_usage: z.object({
       cpu_percent: z.number(),

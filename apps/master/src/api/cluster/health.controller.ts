@@ -7,6 +7,7 @@ import type { QueryOf } from "@heddle/contracts/api/operation";
 import { MetricsText } from "@heddle/observability/metrics-text";
 import { Controller, Inject, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { AccessSeed } from "../../control-plane/access-seed.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { sendPieces } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
@@ -24,12 +25,15 @@ export class HealthController {
   readonly #report: ClusterReport;
   readonly #metrics: MetricsText;
   readonly #publicMetrics: MetricsText;
+  readonly #seed: AccessSeed;
 
   constructor(
     @Inject(ClusterReport) report: ClusterReport,
     @Inject(MetricsText) metrics: MetricsText,
     @Inject(PUBLIC_METRICS) publicMetrics: MetricsText,
+    @Inject(AccessSeed) seed: AccessSeed,
   ) {
+    this.#seed = seed;
     this.#report = report;
     this.#metrics = metrics;
     this.#publicMetrics = publicMetrics;
@@ -42,7 +46,7 @@ export class HealthController {
 
   @Serves(healthOperations.detailed)
   detailed(): Promise<DetailedHealth> {
-    return this.#report.health();
+    return this.#report.health(this.#seed.fault);
   }
 
   @Serves(healthOperations.healthz)
