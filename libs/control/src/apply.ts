@@ -5,6 +5,7 @@ import {
   HARDENED,
   HAS_SERVICES,
   LIMITS_SUBJECTS,
+  NAMES_OWNERS,
   RECORDS_EVENTS,
   REMOVES_EVENTS,
   SALTS_CACHES,
@@ -13,6 +14,7 @@ import {
 } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
 import { limitsFault, setLimits } from "./limits.ts";
+import { modelKey, projectOfModel } from "./model-names.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 import { messagesAt } from "./state-messages.ts";
@@ -238,9 +240,11 @@ function registerModel(
 ): ControlReply {
   const fault = modelFault(model, deployment) ?? scalingFault(state, deployment);
   if (fault) return refuse("invalid_value", fault);
-  const known = state.models.get(model.id);
+  const key = modelKey(state, model.id, model.project);
+  const known = state.models.get(key);
   const isChange = known !== undefined && !sameJson(known, model);
-  if (isChange && !(replaces && isReplaceable(state, known, model))) {
+  const hidden = key === model.id ? undefined : state.models.get(model.id);
+  if (hidden || (isChange && !(replaces && isReplaceable(state, known, model)))) {
     return refuse("conflict", `the model ${model.id} is registered with other properties`);
   }
   const running = state.deployments.get(deployment.spec.key);
@@ -250,8 +254,8 @@ function registerModel(
   if (!known && state.models.size >= MAX_MODELS) {
     return refuse("conflict", `the cluster holds ${MAX_MODELS} models`);
   }
-  state.models.set(model.id, isChange ? model : (known ?? model));
-  state.removedModels.delete(model.id);
+  state.models.set(key, isChange ? model : (known ?? model));
+  if (key === model.id) state.removedModels.delete(key);
   state.deployments.set(deployment.spec.key, running ?? deployment);
   if (isChange) dropUnused(state, known.deployment);
   return ACCEPTED;
@@ -290,15 +294,26 @@ function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | 
 
 function removeModel(
   state: ControlState,
-  { id, atMs, isReplaced }: CatalogCommand & { readonly type: "model.remove" },
+  { id, project, atMs, isReplaced }: CatalogCommand & { readonly type: "model.remove" },
 ): ControlReply {
-  const model = state.models.get(id);
+  const key = modelKey(state, id, project);
+  const model = state.models.get(key);
   if (!model) return refuse("not_found", `no model has the id ${id}`);
-  state.models.delete(id);
-  if (!isReplaced) remember(state, id, atMs);
+  state.models.delete(key);
+  if (!isReplaced && key === id) remember(state, id, atMs);
   dropUnused(state, model.deployment);
   forgetFailures(state, model.deployment);
-  return ACCEPTED;
+  return removedFrom(state, projectOfModel(model));
+}
+
+/** The reply to a removal, whose event names the project. */
+export function removedFrom(
+  state: Pick<ControlState, "cluster">,
+  project: string | undefined,
+): ControlReply {
+  return project === undefined || versionOf(state) < NAMES_OWNERS
+    ? ACCEPTED
+    : { ok: true, project };
 }
 
 /**

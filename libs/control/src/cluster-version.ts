@@ -51,6 +51,10 @@ export const BOUNDS_STORAGE = 10;
 export const COSIGNS_EVENTS = 10;
 /** Service accounts, to which keys belong and roles are bound. */
 export const HAS_SERVICES = 10;
+/** Events of models and removed webhooks name the project; those of service accounts' keys both. */
+export const NAMES_OWNERS = 10;
+/** Each project has ids of models of its own. */
+export const SCOPES_MODELS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

@@ -86,6 +86,8 @@ export type CatalogCommand =
       readonly type: "model.remove";
       readonly atMs: number;
       readonly id: string;
+      /** Of a model that only one project knows of. */
+      readonly project?: string | undefined;
       /** The id is registered again at once, so its removal is not remembered. */
       readonly isReplaced?: boolean | undefined;
     }
@@ -141,6 +143,8 @@ interface Made {
   readonly wasThere?: true | undefined;
   /** Of a plan: the starts that were refused, and why. */
   readonly refused?: readonly RefusedStart[] | undefined;
+  /** The project of what was removed, where it belonged to one. */
+  readonly project?: string | undefined;
 }
 
 /** A start or preemption of a plan that was refused, and why. */

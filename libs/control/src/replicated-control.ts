@@ -22,6 +22,7 @@ import {
   NEWEST_VERSION,
   RECORDS_EVENTS,
   raiseVersion,
+  SCOPES_MODELS,
   SEALED,
   SEALS_SUBJECTS,
   STORES_DOCUMENTS,
@@ -42,6 +43,7 @@ import { isJobsCommand, JobsStateMachine } from "./jobs/commands/jobs-state-mach
 import type { JobIndex } from "./jobs/index/job-index.ts";
 import { readCommand } from "./jobs/records/logged-command.ts";
 import type { MapSnapshot } from "./map-snapshot.ts";
+import { scopeModels } from "./model-names.ts";
 import { ProjectStorage } from "./project-storage.ts";
 import { changeSecret, isSecretCommand } from "./secrets/secret-changes.ts";
 import { NO_SESSIONS_FROM, type SessionRequest, Sessions } from "./sessions.ts";
@@ -276,13 +278,20 @@ export class ReplicatedControl {
       case "hash.report":
         return { ok: true };
       case "version.raise":
-        return raiseVersion(this.state, entry.version);
+        return this.#raiseVersion(entry.version);
       case "secrets.key":
         if (this.version < SEALED) return this.#unknown(entry.type);
         return useSecretsKey(this.state, entry.id);
       default:
         return this.#unknown((entry as LogCommand).type);
     }
+  }
+
+  #raiseVersion(version: number): ControlReply {
+    const isScoped = this.version >= SCOPES_MODELS;
+    const reply = raiseVersion(this.state, version);
+    if (!isScoped && this.version >= SCOPES_MODELS) scopeModels(this.state);
+    return reply;
   }
 
   #unknown(type: string): ControlReply {

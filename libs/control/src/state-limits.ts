@@ -3,6 +3,7 @@ import { BOUNDED_RECORDS, HARDENED, versionOf } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
 import { limitsKey } from "./limits.ts";
+import { modelKey } from "./model-names.ts";
 import { secretKey } from "./secrets/records.ts";
 import type { ControlState } from "./state.ts";
 
@@ -157,7 +158,7 @@ export function growthRefusal(state: ControlState, command: ControlCommand): Ref
 function replacedRecord(state: ControlState, command: ControlCommand): object | undefined {
   switch (command.type) {
     case "model.register":
-      return state.models.get(command.model.id);
+      return state.models.get(modelKey(state, command.model.id, command.model.project));
     case "node.join":
       return state.nodes.get(command.offer.id);
     case "server.join":
@@ -222,7 +223,7 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
     case "limits.set":
       return !state.limits.has(limitsKey(command));
     case "model.register":
-      return !state.models.has(command.model.id);
+      return !state.models.has(modelKey(state, command.model.id, command.model.project));
     case "node.join":
       return !state.nodes.has(command.offer.id);
     case "server.join":

@@ -99,12 +99,16 @@ function openInferenceMetrics(
   views: StepQueue,
 ): InferenceMetrics {
   const load = new SharedRun(views, (inSteps) => inSteps(() => report.load()));
-  const metrics = new InferenceMetrics(registry, {
-    load: () => load.get(),
-    isRegistered: (model) => control.state.models.has(model),
-  });
+  let ids: ReadonlySet<string> | undefined;
+  const isRegistered = (model: string) => {
+    ids ??= new Set([...control.state.models.values()].map(({ id }) => id));
+    return ids.has(model);
+  };
+  const metrics = new InferenceMetrics(registry, { load: () => load.get(), isRegistered });
   control.onApplied((command) => {
-    if (command === undefined || command.type === "model.remove") metrics.dropRemoved();
+    if (command && !command.type.startsWith("model.")) return;
+    ids = undefined;
+    if (command?.type !== "model.register") metrics.dropRemoved();
   });
   return metrics;
 }

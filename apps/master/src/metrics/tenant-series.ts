@@ -7,8 +7,6 @@ export const PUBLIC_METRICS = Symbol("heddle.public-metrics");
 
 /** Labels that say what a project has, whatever their value. */
 const OF_TENANTS = ["project", "job"] as const;
-/** Labels that do so where the model is one project's. */
-const OF_MODELS = ["model_name", "deployment"] as const;
 
 /** Whether a caller may read the series of all projects. */
 export function seesAllSeries(caller: Caller | null): boolean {
@@ -17,13 +15,15 @@ export function seesAllSeries(caller: Caller | null): boolean {
 
 /** Leaves out the series that name a project, a job, or a model that exists for one project alone. */
 export function hidesTenants({ state }: Pick<ControlPlane, "state">): Hides {
+  const models = new Set<unknown>();
   const hidden = new Set<unknown>();
   const shown = new Set<unknown>();
   for (const { id, deployment, project } of state.models.values()) {
-    const names = project === undefined ? shown : hidden;
-    names.add(id).add(deployment);
+    if (project !== undefined) models.add(id);
+    (project === undefined ? shown : hidden).add(deployment);
   }
   return (labels) =>
     OF_TENANTS.some((label) => Object.hasOwn(labels, label)) ||
-    OF_MODELS.some((label) => hidden.has(labels[label]) && !shown.has(labels[label]));
+    models.has(labels["model_name"]) ||
+    (hidden.has(labels["deployment"]) && !shown.has(labels["deployment"]));
 }

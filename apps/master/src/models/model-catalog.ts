@@ -2,13 +2,14 @@ import { AppError } from "@heddle/base/errors";
 import type { Model } from "@heddle/contracts/api/models";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { modelIn } from "@heddle/control/model-names";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Caller, seesJobsOf } from "../http/identity/caller.ts";
 import type { NodeDirectory, NodeView } from "../nodes/node-directory.ts";
 import { servedContextTokens, viewModel } from "./model-view.ts";
 
-type ModelUser = Pick<Caller, "id" | "models" | "grants">;
+type ModelUser = Pick<Caller, "id" | "models" | "grants" | "project">;
 
 /** The registered models as a caller may see and call them. */
 export class ModelCatalog {
@@ -32,13 +33,25 @@ export class ModelCatalog {
    * `permission_denied` off its list.
    */
   resolve(id: string, key: ModelUser): ModelRecord {
-    const model = this.#control.state.models.get(id);
-    if (!model || !isKnownTo(key, model)) {
+    const model = this.find(id, key);
+    if (!model) {
       const message = `The model \`${id}\` does not exist. GET /api/v1/models lists those that do.`;
       throw new AppError("model_not_found", message, { param: "model", model: id });
     }
     requireListed(id, key);
     return model;
+  }
+
+  /** Of the project of the call, of the whole cluster, or of another project that the caller reads. */
+  find(id: string, key: ModelUser): ModelRecord | undefined {
+    const { state } = this.#control;
+    const found = modelIn(state, id, key.project);
+    if (found && isKnownTo(key, found)) return found;
+    if (key.grants.projects?.length === 1) return undefined;
+    for (const model of state.models.values()) {
+      if (model.id === id && isKnownTo(key, model)) return model;
+    }
+    return undefined;
   }
 
   list(key: ModelUser): Model[] {

@@ -1,6 +1,8 @@
 import type { EventType } from "@heddle/contracts/event-types";
 import { bindingKey } from "../access/records.ts";
+import { NAMES_OWNERS, versionOf } from "../cluster-version.ts";
 import type { ControlCommand } from "../command.ts";
+import { projectOfModel } from "../model-names.ts";
 import { secretKey } from "../secrets/records.ts";
 import type { ControlState } from "../state.ts";
 
@@ -37,10 +39,10 @@ const RULES: Rules = {
     project: kind === "project" ? name : kind === "key" ? keys.get(name)?.project : undefined,
     data: { limits: record.limits, ...(record.prices && { prices: record.prices }) },
   }),
-  "model.register": ({ model, deployment, replaces }) => ({
+  "model.register": ({ model, deployment, replaces }, state) => ({
     type: "MODEL_DEPLOYMENT",
     subject: `models/${model.id}`,
-    project: model.lineage?.project,
+    project: versionOf(state) < NAMES_OWNERS ? model.lineage?.project : projectOfModel(model),
     data: {
       model: model.id,
       deployment: deployment.spec.key,

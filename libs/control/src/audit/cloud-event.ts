@@ -35,6 +35,7 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
   // Who calls, and what a client says of whom its event is about.
   const ofCaller = {
     userid: audit?.user,
+    keyid: audit?.key,
     sessionid: actor ? audit?.session : session,
     clientaddress: audit?.address,
   };
@@ -52,6 +53,7 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
     project,
     result,
     userid: caller ? undefined : ofCaller.userid,
+    keyid: caller ? undefined : ofCaller.keyid,
     sessionid: caller ? undefined : ofCaller.sessionid,
     requestid: audit?.request,
     clientaddress: caller ? undefined : ofCaller.clientaddress,

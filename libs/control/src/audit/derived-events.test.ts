@@ -134,6 +134,42 @@ test("events: recorded calls are applied once, and dropped ones are counted", ()
   expect(control.apply(many, 9)).toMatchObject({ ok: false, code: "invalid_value" });
 });
 
+test("events: those of a project's model and webhook name the project", () => {
+  const model = {
+    id: "m",
+    family: "f",
+    contextWindow: 1,
+    availability: "a",
+    intendedUse: "i",
+    ownedBy: "o",
+    capabilities: [],
+    createdAtMs: 1,
+    deployment: "d",
+    backing: "b",
+    standIn: false,
+    project: "speech",
+  };
+  const weights = { key: "w", file: "w.gguf", sources: [] };
+  const deployment = {
+    replicas: 1,
+    spec: { key: "d", engine: "llama" as const, weights, options: {} },
+  };
+  const url = "https://hook.example/";
+  const webhook = { url, project: "speech", secret: "new", types: [], createdAtMs: 1 } as never;
+  const texts = textsOf(newestControl(), [
+    entry({ type: "model.register", atMs: 1, model, deployment }, AUDIT),
+    entry({ type: "model.remove", atMs: 1, id: "m", project: "speech" }, AUDIT),
+    entry({ type: "webhook.set", atMs: 1, id: "w1", webhook }, AUDIT),
+    entry({ type: "webhook.remove", atMs: 1, id: "w1" }, AUDIT),
+  ]);
+  expect(texts.map((text) => JSON.parse(text))).toMatchObject([
+    { type: "MODEL_DEPLOYMENT", project: "speech" },
+    { type: "MODEL_REMOVAL", project: "speech" },
+    { type: "WEBHOOK_CHANGE", project: "speech" },
+    { type: "WEBHOOK_CHANGE", project: "speech", data: { removed: true } },
+  ]);
+});
+
 test("events: no hash of a key and no secret is in one", () => {
   const texts = textsOf(newestControl(), [
     entry({ type: "key.create", atMs: 1, key: KEY }, AUDIT),

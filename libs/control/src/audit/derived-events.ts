@@ -65,7 +65,7 @@ function ofChange(
   audit: AuditContext | undefined,
 ): DerivedEvent {
   // What was refused may not exist, so its project is the caller's.
-  const project = change.project ?? (reply.ok ? undefined : audit?.project);
+  const project = change.project ?? (reply.ok ? reply.project : audit?.project);
   const data = audit ? { route: audit.route, ...change.data } : change.data;
   if (reply.ok) return { ...change, project, result: "success", data, audit };
   return { ...change, project, result: "refused", data: { ...data, code: reply.code }, audit };

@@ -1,7 +1,9 @@
 /** A call of the API, as far as it is kept with what it changed. */
 export interface AuditContext {
-  /** `key:ID` or `user:ID`; absent where the call showed neither. */
+  /** `key:ID`, `user:ID` or `service:NAME`; absent where the call showed none. */
   readonly user?: string | undefined;
+  /** The id of the service account's key. */
+  readonly key?: string | undefined;
   /** The project that the call counts for; absent where none is known. */
   readonly project?: string | undefined;
   readonly session?: string | undefined;

@@ -1,3 +1,4 @@
+import { removedFrom } from "../apply.ts";
 import { ACCEPTED, type ControlReply, refuse } from "../command.ts";
 import type { ControlState } from "../state.ts";
 import type { WebhookCommand } from "./webhook-records.ts";
@@ -36,10 +37,12 @@ export function changeWebhook(state: WebhookState, command: WebhookCommand): Con
   }
   if (!progress) return refuse("not_found", `no webhook has the id ${id}`);
   switch (command.type) {
-    case "webhook.remove":
+    case "webhook.remove": {
+      const project = webhooks.get(id)?.project;
       webhooks.delete(id);
       webhookProgress.delete(id);
-      return ACCEPTED;
+      return removedFrom(state, project);
+    }
     case "webhook.progress": {
       const { failed, revision } = command.progress;
       if (revision !== progress.revision + 1) {

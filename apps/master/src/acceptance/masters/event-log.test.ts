@@ -168,6 +168,23 @@ describe("event log of three masters", () => {
     expect(JSON.stringify(log)).not.toContain(key);
   });
 
+  it("names the service account whose key made a call, and the key", async () => {
+    const ask = async (method: string, path: string, body: object, key = group.adminKey) => {
+      const reply = await group.request(FIRST, method, `/api/v1/${path}`, body, key);
+      return { made: (await reply.json()) as { id: string; key: string }, status: reply.status };
+    };
+    await ask("PUT", "service-accounts/ci", {});
+    const spec = { name: "of-ci", service_account: "ci", scopes: ["jobs:create"] };
+    const { made } = await ask("POST", "keys", spec);
+    const job = { name: "of-ci", command: "true" };
+    expect((await ask("POST", "jobs", job, made.key)).status).toBe(202);
+    const named = { type: "JOB_SUBMIT", userid: "service:ci", keyid: made.id };
+    await eventually(async () => (await all(FIRST, "user=service:ci")).length > 0);
+    for (const user of ["service:ci", `key:${made.id}`]) {
+      expect(await all(FIRST, `user=${user}`), user).toMatchObject([named]);
+    }
+  });
+
   it("is searched by type, subject, time, order and page", async () => {
     const log = await agreed();
     const types = await all(FIRST, "type=KEY_CREATE,SETTING_CHANGE");

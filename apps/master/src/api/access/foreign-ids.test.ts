@@ -121,6 +121,11 @@ describe("what another project has", { timeout: 60_000 }, () => {
     const tries: readonly [string, string, (id: string) => object][] = [
       ["models", "chat/completions", (model) => ({ ...chat, model })],
       ["models", "completions", (model) => ({ prompt: "hi", model })],
+      [
+        "models",
+        "models",
+        (base) => ({ id: "adapted", source: "file:///a.gguf", adapter: { base } }),
+      ],
       ["models", "embeddings", (model) => ({ input: "hi", model })],
       ["models", "responses", (model) => ({ input: "hi", model })],
       ["models", "messages", (model) => ({ ...chat, max_tokens: 1, model })],
@@ -223,6 +228,54 @@ describe("what another project has", { timeout: 60_000 }, () => {
     expect(JSON.parse(masked)).toMatchObject({
       spec: { environment_variables: { TOKEN: "***" } },
     });
+  });
+
+  // holds: access-names-in-use
+  it("names in use: another project takes them as it takes free ones", async () => {
+    const trains = { algorithm: "fedavg", command: "true" };
+    const source = "file:///other-weights.gguf";
+    const tries: readonly [string, string, (name: string) => object, string?][] = [
+      ["POST", "jobs", (name) => ({ name, command: "true" }), "canary-job"],
+      [
+        "POST",
+        "jobs?dry_run=true",
+        (name) => ({ name: "n1", ...trains, config: { register_as: name } }),
+      ],
+      ["POST", "jobs", (name) => ({ name: `n-${name}`, ...trains, config: { register_as: name } })],
+      ["POST", "models", (id) => ({ id, source, visibility: "project" })],
+      ["PUT", "secrets/NAME", () => ({ value: "v" }), "canary-secret"],
+    ];
+    for (const [method, path, bodyOf, taken = "canary-model"] of tries) {
+      const ask = async (name: string) => {
+        const at = `/api/v1/${path.replace("NAME", name)}`;
+        const sent = send(server, method, at, bodyOf(name), { key: outsider });
+        const answer = await answerOf(await sent, name);
+        return answer.replace(/job_[0-9A-Z]{26}|\d{4}-\d\d-\d\dT[^"]*|"created":\d+/gi, "");
+      };
+      const free = await ask(`free-${taken.slice(7)}`);
+      expect(free, `${method} ${path}`).toMatch(/^(200|202) /);
+      expect(await ask(taken), `${method} ${path}`).toBe(free);
+    }
+    const [own, other] = await Promise.all(
+      [owner, outsider].map(async (key) => {
+        const reply = await send(server, "GET", "/api/v1/models/canary-model", undefined, { key });
+        return (await reply.json()) as { project: string };
+      }),
+    );
+    expect([own?.project, other?.project]).toEqual(["canary-tenant", "other"]);
+    const path = "/api/v1/models/canary-model";
+    expect((await send(server, "DELETE", path, undefined, { key: outsider })).status).toBe(200);
+    expect((await send(server, "GET", path, undefined, { key: owner })).status).toBe(200);
+  });
+
+  it("names in use: an idempotency key of another project is free", async () => {
+    const ask = (key: string) => {
+      const headers = { "idempotency-key": "canary-key" };
+      return send(server, "POST", "/api/v1/conversations", {}, { key, headers });
+    };
+    const replies = [await ask(owner), await ask(outsider)];
+    expect(replies.map(({ status }) => status)).toEqual([200, 200]);
+    expect(replies[1]?.headers.get("idempotency-replayed")).toBeNull();
   });
 
   it("models: one of a project is listed, removed and replaced there alone", async () => {

@@ -14,9 +14,13 @@ export function logFilter(query: Filter, { grants }: Caller): (event: LogEvent) 
     grants.may("events:read", event.project ?? NO_PROJECT) &&
     (types === undefined || types.has(event.type)) &&
     (query.project === undefined || query.project === event.project) &&
-    (query.user === undefined || query.user === event.userid) &&
+    (query.user === undefined || isBy(event, query.user)) &&
     (query.tag === undefined || (event.tags ?? "").split(",").includes(query.tag)) &&
     ofSubject(event.subject);
+}
+
+function isBy({ userid, keyid }: LogEvent, user: string): boolean {
+  return user === userid || (keyid !== undefined && user === `key:${keyid}`);
 }
 
 function subjectTest(subject: string | undefined): (of: string) => boolean {

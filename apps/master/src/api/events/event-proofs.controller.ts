@@ -62,7 +62,7 @@ export class EventProofsController {
     const id = control.state.subjects.get(subject);
     if (id === undefined) {
       const message =
-        "No personal data are kept of this subject. Give user:ID or key:ID of a caller, or the user_id of logged events.";
+        "No personal data are kept of this subject. Give user:ID, key:ID or service:NAME of a caller, or the user_id of logged events.";
       throw new AppError("not_found", message, { param: "subject" });
     }
     await propose(control, { type: "events.shred", atMs: Date.now(), subject, id });

@@ -13,6 +13,7 @@ import { registrationOf } from "@heddle/control/jobs/records/model-registration"
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
+import { modelIn } from "@heddle/control/model-names";
 import type { ControlState } from "@heddle/control/state";
 import type { TraceContext } from "@heddle/observability/tracing/trace-context";
 import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
@@ -147,7 +148,7 @@ function checkPrivileges(spec: SubmitJob, { caller }: Pick<Submitter, "caller">)
 /** A job with a model to serve needs a free id, and a key that may deploy. */
 function checkModel(
   spec: SubmitJob,
-  { caller, models }: Pick<Submitter, "caller" | "models">,
+  { caller, ...state }: Pick<Submitter, "caller" | "models" | "cluster">,
 ): void {
   const wanted = registrationOf(spec);
   if (!wanted) return;
@@ -157,7 +158,7 @@ function checkModel(
     throw new AppError("permission_denied", message, { param });
   }
   requireListed(wanted.modelId, caller, param);
-  const known = models.get(wanted.modelId);
+  const known = modelIn(state, wanted.modelId, spec.project);
   const isOwn = known?.lineage?.project === spec.project;
   if (!known || (wanted.replaces && isOwn)) return;
   const how = isOwn

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
 import { RECORDS_EVENTS, STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
+import { modelKey } from "@heddle/control/model-names";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -58,17 +59,15 @@ export class ModelsController {
     const body = bodyOf(modelOperations.register, request);
     const caller = requestCaller(request);
     requireListed(body.id, caller);
-    const known = this.#control.state.models.get(body.id);
+    const { state } = this.#control;
+    const project = body.visibility === "project" ? caller.project : undefined;
+    const known = state.models.get(modelKey(state, body.id, project));
     // A repeated registration must give the same record, including its time.
     const createdAtMs = known?.createdAtMs ?? Date.now();
-    const { model, deployment } = toRecords(body, this.#control.state, {
-      atMs: createdAtMs,
-      project: caller.project,
-    });
-    if (model.project !== undefined && versionOf(this.#control.state) < RECORDS_EVENTS) {
-      throw tooOld("visibility");
-    }
-    requireVersion(this.#control.state, deployment);
+    const baseOf = (id: string) => this.#models.find(id, caller);
+    const { model, deployment } = toRecords(body, state, { atMs: createdAtMs, project, baseOf });
+    if (project !== undefined && versionOf(state) < RECORDS_EVENTS) throw tooOld("visibility");
+    requireVersion(state, deployment);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };
     return { command, answer: this.#models.viewOf(model, caller, deployment) };
   }
@@ -95,8 +94,8 @@ export class ModelsController {
   async remove(@Req() request: CallerRequest, @Param("id") id: string): Promise<DeletedModel> {
     const caller = requestCaller(request);
     requireListed(id, caller);
-    this.#models.resolve(id, caller);
-    await propose(this.#control, { type: "model.remove", atMs: Date.now(), id });
+    const { project } = this.#models.resolve(id, caller);
+    await propose(this.#control, { type: "model.remove", atMs: Date.now(), id, project });
     return { id, object: "model", deleted: true };
   }
 

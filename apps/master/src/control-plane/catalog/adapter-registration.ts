@@ -3,6 +3,15 @@ import type { RegisterModelRequest } from "@heddle/contracts/api/models";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 
+/** For whom a model is registered. */
+export interface Registrant {
+  readonly atMs: number;
+  /** The only project that is to know of it; absent for the whole cluster. */
+  readonly project: string | undefined;
+  /** The model that an id names to the caller. */
+  readonly baseOf: (id: string) => ModelRecord | undefined;
+}
+
 /** What an adapter answers as its base does; embeddings are computed without adapters. */
 const CAPABILITIES = ["chat", "completions", "reasoning"];
 
@@ -14,10 +23,14 @@ export function adapterRecords(
   request: RegisterModelRequest & { readonly adapter: { base: string; scale: number } },
   weights: WeightsSpec,
   state: ControlState,
-  atMs: number,
+  { atMs, project, baseOf }: Registrant,
 ): { model: ModelRecord; deployment: DeploymentRecord } {
   const { adapter } = request;
-  const { base, deployment } = baseOf(adapter.base, state);
+  const { base, deployment } = checkedBase(adapter.base, baseOf(adapter.base), state);
+  if (base.project !== undefined && base.project !== project) {
+    const why = `'${base.id}' is a model of the project '${base.project}': register the adapter there with the visibility 'project'`;
+    throw invalid("adapter.base", why);
+  }
   const given = OF_THE_BASE.find((name) => request[name] !== undefined);
   const option = Object.keys(request.options)[0];
   const own = given ?? (option === undefined ? undefined : `options.${option}`);
@@ -37,15 +50,16 @@ export function adapterRecords(
     backing: request.backing ?? `${base.backing} with the adapter ${weights.file}`,
     standIn: base.standIn || request.stand_in,
     adapter: { base: base.id, weights, scale: adapter.scale },
+    ...(project !== undefined && { project }),
   };
   return { model, deployment };
 }
 
-function baseOf(
+function checkedBase(
   id: string,
-  { models, deployments }: ControlState,
+  base: ModelRecord | undefined,
+  { deployments }: ControlState,
 ): { base: ModelRecord; deployment: DeploymentRecord } {
-  const base = models.get(id);
   const deployment = base && deployments.get(base.deployment);
   if (!base || !deployment) {
     throw invalid("adapter.base", `no model has the id '${id}'; register the base model first`);

@@ -12,7 +12,7 @@ import type { GpuSplit, ModelPlacement } from "@heddle/contracts/models/model-di
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import type { ReplicaResources } from "@heddle/control/jobs/records/records";
 import type { ControlState, DeploymentRecord, ModelRecord } from "@heddle/control/state";
-import { adapterRecords } from "./adapter-registration.ts";
+import { adapterRecords, type Registrant } from "./adapter-registration.ts";
 import { checkUpstream, type RequestedUpstream, upstreamSpecOf } from "./upstream-registration.ts";
 
 /** What serves a model, before its deployment has a key. */
@@ -21,14 +21,14 @@ type Served = Omit<LlamaDeployment, "key"> | Omit<UpstreamDeployment, "key">;
 /** Characters of an upstream's model in its deployment's key. */
 const MAX_SLUG = 100;
 
-/** The records of a registration by a caller of the project: a deployment that serves in the same way is shared. */
+/** The records of a registration: a deployment that serves in the same way is shared. */
 export function toRecords(
   request: RegisterModelRequest,
   state: ControlState,
-  { atMs, project }: { readonly atMs: number; readonly project: string },
+  by: Registrant,
 ): { model: ModelRecord; deployment: DeploymentRecord } {
   const { adapter } = request;
-  if (adapter) return adapterRecords({ ...request, adapter }, weightsOf(request), state, atMs);
+  if (adapter) return adapterRecords({ ...request, adapter }, weightsOf(request), state, by);
   const served = servedBy(request);
   const resources = resourcesOf(request);
   const replicas = countOf(request);
@@ -43,11 +43,11 @@ export function toRecords(
     intendedUse: request.intended_use,
     ownedBy: request.owned_by,
     capabilities: request.capabilities,
-    createdAtMs: atMs,
+    createdAtMs: by.atMs,
     deployment: deployment.spec.key,
     backing: request.backing ?? backingOf(served),
     standIn: request.stand_in,
-    ...(request.visibility === "project" && { project }),
+    ...(by.project !== undefined && { project: by.project }),
   };
   return { model, deployment };
 }

@@ -6,6 +6,7 @@ import { type AuditCall, duringCall } from "../../control-plane/event-log/audit-
 import type { CallerRequest } from "../access.ts";
 import { clientAddress } from "../connections/client-address.ts";
 import { shownPath } from "../error-reply.ts";
+import type { Caller } from "../identity/caller.ts";
 import type { ServedConfig } from "../serves.ts";
 import type { AuditTrail } from "./audit-trail.ts";
 
@@ -57,14 +58,19 @@ function contextOf(request: CallerRequest): AuditContext {
   const address = clientAddress(request);
   const session = headers["x-session-id"];
   const isSession = typeof session === "string" && session.length <= MAX_SESSION_CHARS;
-  const user = caller?.kind === "user" ? caller.name : caller?.id;
   return {
-    ...(caller && { user: `${caller.kind}:${user}`, project: caller.project }),
+    ...(caller && { ...identityOf(caller), project: caller.project }),
     ...(isSession && SESSION.test(session) && { session }),
     request: id,
     ...(address && { address }),
     route: routeOf(request),
   };
+}
+
+/** Who is answerable: for a key of a service account, that account. */
+function identityOf({ kind, id, name, service }: Caller): Pick<AuditContext, "user" | "key"> {
+  if (service !== undefined) return { user: `service:${service}`, key: id };
+  return { user: kind === "user" ? `user:${name}` : `key:${id}` };
 }
 
 function operationOf(request: FastifyRequest): ServedConfig["operation"] {

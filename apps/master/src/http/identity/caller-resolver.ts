@@ -59,7 +59,7 @@ export class CallerResolver {
   }
 
   #ofScopesOf(key: ApiKeyRecord): Caller {
-    const { id, name, models, limits, rotatedFrom, project, deterministic } = key;
+    const { id, name, models, limits, rotatedFrom, project, deterministic, service } = key;
     const grants = grantsOfScopes(key.scopes, project, DEFAULT_PROJECT);
     const fields = {
       kind: "key" as const,
@@ -70,6 +70,7 @@ export class CallerResolver {
       rotatedFrom,
       grants,
       deterministic,
+      service,
     };
     const caller = inProject(fields, project ?? DEFAULT_PROJECT, undefined);
     this.#ofScopes.set(key, caller);

@@ -11,6 +11,8 @@ type KeyFields = Pick<
 /** Who calls, for one project. Its `scopes` are all that it may do there and with the cluster. */
 export interface Caller extends KeyFields {
   readonly kind: Extract<SubjectKind, "key" | "user">;
+  /** The service account whose key it is. */
+  readonly service?: string | undefined;
   /** For people: a key's name, or a user's subject. */
   readonly name: string;
   /** The project that the call counts for, and in which it acts. */

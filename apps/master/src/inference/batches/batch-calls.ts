@@ -1,4 +1,5 @@
 import { abortableDelay } from "@heddle/base/async/abortable-delay";
+import { modelIn } from "@heddle/control/model-names";
 import type { ApiKeyRecord } from "@heddle/control/state";
 import { Inject } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
@@ -39,7 +40,7 @@ export class BatchCalls {
     // A batch has one priority, whatever its lines ask for.
     const body = JSON.stringify({ ...line.body, service_tier: undefined });
     for (let tries = 1, waits = 0; ; tries++) {
-      const leave = await this.#pace.enter(this.#deploymentOf(line), signal);
+      const leave = await this.#pace.enter(this.#deploymentOf(line, key), signal);
       let reply: InProcessReply;
       try {
         reply = await this.#calls.post({ path, body, keyId: this.#keyOf(key) }, signal);
@@ -56,10 +57,10 @@ export class BatchCalls {
     }
   }
 
-  #deploymentOf({ body }: BatchLine): string | undefined {
-    const { model } = body;
-    const known = typeof model === "string" ? this.#control.state.models.get(model) : undefined;
-    return known?.deployment;
+  #deploymentOf({ body: { model } }: BatchLine, key: string): string | undefined {
+    if (typeof model !== "string") return undefined;
+    const { state } = this.#control;
+    return modelIn(state, model, state.keys.get(key)?.project)?.deployment;
   }
 
   /** The key, or the one that replaced it by rotation where it is no longer valid. */

@@ -94,8 +94,9 @@ async function recordsOf(
   };
   const { context_length: given } = { ...recorded?.config, ...spec.config };
   const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
-  const deployment = deploymentOf(known, modelId, contextWindow);
   const isOfProject = job.project !== DEFAULT_PROJECT && versionOf(control.state) >= RECORDS_EVENTS;
+  const served = isOfProject ? `${job.project}-${modelId}` : modelId;
+  const deployment = deploymentOf(known, served, contextWindow);
   const model: ModelRecord = {
     id: modelId,
     family: "trained",
@@ -117,11 +118,11 @@ async function recordsOf(
 /** One replica on any worker, which fetches the file by its digest from the worker that has it. */
 function deploymentOf(
   { task, artifact }: KnownArtifact,
-  modelId: string,
+  served: string,
   contextTokens: number,
 ): DeploymentRecord {
   const { name, bytes: sizeBytes, sha256 } = artifact;
-  const key = `${weightsKeyOf(modelId).slice(0, 100)}-${sha256.slice(0, 12)}`;
+  const key = `${weightsKeyOf(served).slice(0, 100)}-${sha256.slice(0, 12)}`;
   const source = `artifact://${task.jobId}/${task.attempt}/${task.rank}/${name}`;
   const weights = { key, file: MODEL_ARTIFACT, sources: [source], sha256, sizeBytes };
   const spec = { key, engine: "llama" as const, weights, options: { contextTokens } };

@@ -24,7 +24,11 @@ export const logEventSchema = z
       .string()
       .optional()
       .describe("`success`, `refused`, `denied`, `failed`; `started` with `--audit-mode sync`."),
-    userid: z.string().optional().describe("Who asked for it: `key:ID` or `user:SUBJECT`."),
+    userid: z
+      .string()
+      .optional()
+      .describe("Who asked for it: `key:ID`, `user:SUBJECT` or `service:NAME`."),
+    keyid: z.string().optional().describe("The id of the key of the service account."),
     sessionid: z
       .string()
       .optional()
@@ -58,7 +62,7 @@ const logQuery = z.object({
   type: text(500).describe("Types, separated by commas."),
   project: text(63).describe("Events of that project."),
   subject: text(512).describe("The subject, or the beginning of it before a final `*`."),
-  user: text(256).describe("The `userid`."),
+  user: text(256).describe("The `userid`, or `key:ID` for the `keyid`."),
   tag: text(64).describe("A tag that it has."),
   since: moment.optional().describe("Recorded at that time or later."),
   until: moment.optional().describe("Recorded before that time."),
@@ -137,7 +141,9 @@ const shredRequest = z
       .string("expected one value")
       .min(1)
       .max(256)
-      .describe("`user:ID` or `key:ID` of a caller, or the `audit.user_id` of clients' events."),
+      .describe(
+        "`user:ID`, `key:ID` or `service:NAME` of a caller, or the `audit.user_id` of clients' events.",
+      ),
   })
   .meta({ id: "ShredRequest" });
 

@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
-import { KEEPS_SECRETS } from "../../cluster-version.ts";
+import { KEEPS_SECRETS, SCOPES_MODELS } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply, type Refusal, refuse } from "../../command.ts";
 import { storageRefusal } from "../../project-storage.ts";
 import { secretKey } from "../../secrets/records.ts";
@@ -132,11 +132,13 @@ function secretRefusal({ state, version }: State, spec: SubmitJob): Refusal | un
 }
 
 /** With two such jobs, chance would decide which of their models is served. */
-function modelRefusal({ state, index }: State, spec: SubmitJob): Refusal | undefined {
+function modelRefusal({ state, index, version }: State, spec: SubmitJob): Refusal | undefined {
   const registration = registrationOf(spec);
   if (!registration) return undefined;
   for (const id of [...index.live, ...index.unregistered]) {
-    if (registrationOf(state.specs.get(id)!)?.modelId !== registration.modelId) continue;
+    const other = state.specs.get(id)!;
+    if (registrationOf(other)?.modelId !== registration.modelId) continue;
+    if (version >= SCOPES_MODELS && other.project !== spec.project) continue;
     const message = `the job ${id} is to be registered as ${registration.modelId} too`;
     return refuse("conflict", message, "config.register_as");
   }
