@@ -31,6 +31,7 @@ interface Shown {
   readonly spec: {
     readonly suspend?: boolean;
     readonly replicas?: number;
+    readonly scaling?: { readonly max?: number };
     readonly max_length?: number;
     readonly drain?: object;
   };
@@ -249,6 +250,15 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
       "the spec follows",
       () => shown("im", "mine").spec.replicas === 1 || undefined,
     );
+    await heddle.models.scale(id, { scaling: { min: 1, max: 2 } });
+    await untilFound(
+      "the spec has the bounds",
+      () => shown("im", "mine").spec.scaling?.max === 2 || undefined,
+    );
+    k("patch", "im", "mine", "--type=merge", "-p", '{"spec":{"replicas":1,"scaling":null}}');
+    await untilFound("the bounds are gone in the cluster", async () => {
+      return (await heddle.models.get(id)).scaling === null || undefined;
+    });
     apply("InferenceModel", "other", { id, source: "builtin://tiny?seed=2" });
     expect((await inPhase("im", "other", "Refused")).status?.reason).toBe("IdTaken");
     k("delete", "im", "other", "--wait");

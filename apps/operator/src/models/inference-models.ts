@@ -1,5 +1,5 @@
 import type { Heddle } from "@heddle/client/heddle";
-import type { Model, ModelScale } from "@heddle/contracts/api/models";
+import type { Model, ModelSpec } from "@heddle/contracts/api/models";
 import { INFERENCE_MODEL } from "@heddle/contracts/kubernetes/custom-resources";
 import {
   addFinalizer,
@@ -10,6 +10,7 @@ import {
 import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
+import { mergedParts, partsOfModel, partsOfSpec, partsText, specPatch } from "./model-parts.ts";
 import { type InferenceModelObject, statusOfModel } from "./model-status.ts";
 
 const CONDITIONS = ["Accepted", "Ready"];
@@ -32,9 +33,11 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
   async look(): Promise<ReadonlyMap<string, string>> {
     const models = await this.#heddle.models.list();
     return new Map(
-      models.map(({ id, status, wanted_replicas, scaling, replicas, waiting_for }) => {
+      models.map((model) => {
+        const { id, status, wanted_replicas, replicas, waiting_for } = model;
         const phases = replicas.map(({ phase, message }) => [phase, message]);
-        return [id, JSON.stringify([status, wanted_replicas, scaling, phases, waiting_for])];
+        const shown = [partsOfModel(model), status, wanted_replicas, phases, waiting_for];
+        return [id, JSON.stringify(shown)];
       }),
     );
   }
@@ -84,40 +87,39 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
   }
 
   /**
-   * A changed spec changes the model; a number of replicas that another client has changed is written
-   * into the spec. A model that is gone is registered again. Resolves with the object as it is then: its
-   * status is about the changed spec, which is no request of Kubernetes' side.
+   * Carries what has changed on one side since both agreed to the other; if both have, the spec wins. A
+   * model that is gone is registered again. Resolves with the object as it is then: its status is about
+   * the changed spec, which is no request of Kubernetes' side.
    */
   async #follow(
     object: InferenceModelObject,
     id: string,
     { api }: Resources<InferenceModelObject>,
   ): Promise<{ readonly model: Model; readonly current: InferenceModelObject }> {
-    const current = object;
-    const model = await orNotFound(this.#heddle.models.get(id));
     const { spec } = object;
-    if (!model) return { model: await this.#heddle.models.register({ ...spec, id }), current };
+    const present = await orNotFound(this.#heddle.models.get(id));
+    const isRefused = object.status?.phase === "Refused";
     const isChanged = object.status?.observedGeneration !== object.metadata.generation;
-    if (isChanged) {
-      const scale = scaleOf(spec);
-      if (scale && !hasScale(model, scale)) await this.#heddle.models.scale(id, scale);
-      await this.#heddle.models.register({ ...spec, id });
-      return { model: await this.#heddle.models.get(id), current };
-    }
-    const { wanted_replicas: wanted } = model;
-    if (typeof wanted === "number" && spec.replicas !== undefined && spec.replicas !== wanted) {
-      return { model, current: await api.patch(object, { spec: { replicas: wanted } }) };
-    }
-    return { model, current };
+    const isCarried = present && !isChanged && !isRefused;
+    const model = isCarried ? present : await this.#register(object, id, present);
+    const patch = specPatch(spec, model);
+    return { model, current: patch ? await api.patch(object, { spec: patch }) : object };
   }
-}
 
-/** What the spec says of the number of replicas; undefined if nothing. */
-function scaleOf({ replicas, scaling }: InferenceModelObject["spec"]): ModelScale | undefined {
-  if (scaling !== undefined) return { scaling };
-  return replicas === undefined ? undefined : { replicas };
-}
-
-function hasScale({ wanted_replicas, scaling }: Model, wanted: ModelScale): boolean {
-  return wanted.scaling === undefined && scaling === null && wanted.replicas === wanted_replicas;
+  /** Registers the object's model, as its spec asks, with what else has changed in the cluster. */
+  async #register(
+    { spec, status }: InferenceModelObject,
+    id: string,
+    present: Model | undefined,
+  ): Promise<Model> {
+    if (!present) return this.#heddle.models.register({ ...spec, id });
+    const there = partsOfModel(present);
+    const { scale, ...fields } = mergedParts(partsOfSpec(spec), there, status?.settings);
+    if (scale && partsText(scale) !== partsText(there.scale)) {
+      await this.#heddle.models.scale(id, scale);
+    }
+    const count = scale && { scaling: undefined, ...scale };
+    await this.#heddle.models.register({ ...spec, ...fields, ...count, id } as ModelSpec);
+    return this.#heddle.models.get(id);
+  }
 }

@@ -5,10 +5,11 @@ import type {
   CustomResource,
   ResourceStatus,
 } from "../kubernetes/custom-resource.ts";
+import { partsOfModel, partsText } from "./model-parts.ts";
 
 export type InferenceModelObject = CustomResource<
   Omit<InferenceModelSpec, "id"> & { readonly id?: string | undefined },
-  ResourceStatus & { readonly modelId?: string | undefined }
+  ResourceStatus & { readonly modelId?: string | undefined; readonly settings?: string | undefined }
 >;
 
 /** The status of an object whose model this is; null removes a field. */
@@ -28,6 +29,7 @@ export function statusOfModel(model: Model) {
     replicas: replicas.length,
     readyReplicas: ready,
     wanted: String(wanted),
+    settings: partsText(partsOfModel(model)),
     conditions: [
       { type: "Accepted", status: "True", reason: "Registered", message: `calls name ${id}` },
       {

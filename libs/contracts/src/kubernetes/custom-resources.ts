@@ -3,7 +3,7 @@ import { submitJobRequest } from "../api/job-spec.ts";
 import { registerModelRequest } from "../api/models.ts";
 import { AGE, COMMON_STATUS, type ResourceKind, STATUS_FIELD } from "./resource-kind.ts";
 
-const { text, time, whole } = STATUS_FIELD;
+const { text, time, whole, settings } = STATUS_FIELD;
 
 /** The spec of a TrainingJob: a job of the API, and what Kubernetes' users expect of one. */
 const trainingJobSpec = submitJobRequest.omit({ id: true }).extend({
@@ -116,6 +116,7 @@ export const INFERENCE_MODEL: ResourceKind = {
     replicas: whole,
     readyReplicas: whole,
     wanted: text,
+    settings,
   },
   columns: [
     ["Model", "string", ".status.modelId"],

@@ -31,8 +31,13 @@ const text = { type: "string" } as const;
 const whole = { type: "integer" } as const;
 const time = { type: "string", format: "date-time" } as const;
 
+const settings = {
+  type: "string",
+  description: "What spec and cluster had in common last: what differs from it has changed.",
+} as const;
+
 /** Schemas of fields of a status. */
-export const STATUS_FIELD = { text, whole, time };
+export const STATUS_FIELD = { text, whole, time, settings };
 
 export const COMMON_STATUS = {
   observedGeneration: { type: "integer", description: "Of the spec that the status is about." },

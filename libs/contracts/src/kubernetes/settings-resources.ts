@@ -6,7 +6,7 @@ import { drainWorkerRequest } from "../api/workers.ts";
 import { PROJECT_NAME } from "../roles.ts";
 import { AGE, COMMON_STATUS, type ResourceKind, STATUS_FIELD } from "./resource-kind.ts";
 
-const { text, time, whole } = STATUS_FIELD;
+const { text, time, whole, settings } = STATUS_FIELD;
 
 const queueSpec = putQueueRequest.extend({
   name: identifier.optional().describe("The queue's name; absent: the object's."),
@@ -47,13 +47,7 @@ export type WorkerSpec = z.input<typeof workerSpec>;
 export type HeddleClusterSpec = z.input<typeof clusterSpec>;
 
 /** What the status of all these kinds has. */
-const SETTINGS_STATUS = {
-  ...COMMON_STATUS,
-  settings: {
-    type: "string",
-    description: "What spec and cluster had in common last: what differs from it has changed.",
-  },
-} as const;
+const SETTINGS_STATUS = { ...COMMON_STATUS, settings } as const;
 
 export const QUEUE: ResourceKind = {
   kind: "Queue",
