@@ -56,11 +56,12 @@ export class KubernetesDouble {
     const address = this.#server?.address() as AddressInfo | undefined;
     return {
       podName: POD_NAME,
-      gpuResource: "",
+      gpus: undefined,
       service: "heddle-tasks",
       clusterDomain: "cluster.local",
       templateFile: "",
       profilesFile: "",
+      queuesFile: "",
       access: {
         url: `http://127.0.0.1:${address?.port}`,
         accountFolder: join(this.#folder, "account"),

@@ -4,9 +4,9 @@ import {
   modelOperations,
   registerModelRequest,
 } from "@heddle/contracts/api/models";
-import type { InferenceModelObject } from "./model-status.ts";
+import type { InferenceModelSpec } from "@heddle/contracts/kubernetes/custom-resources";
 
-type ModelSpec = InferenceModelObject["spec"];
+type ModelSpec = Omit<InferenceModelSpec, "id">;
 
 /** Fields that a spec and the HTTP view of its model both have, under the same names. */
 const FIELDS = [

@@ -750,6 +750,10 @@ export const DESCRIPTORS = `{
         "when": {
          "type": "string",
          "id": 35
+        },
+        "queue": {
+         "type": "string",
+         "id": 36
         }
        }
       },

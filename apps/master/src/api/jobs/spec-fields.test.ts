@@ -213,6 +213,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       expect((await api.call("POST", "/jobs", bodyOf({ queue: "night" }))).status).toBe(429);
       await api.call("DELETE", `/jobs/${first}`);
       await over(first);
+      expect(await lease({ queue: "night" })).toMatchObject({ queue: "night" });
     },
   },
   labels: { refused: { a: 1 }, effect: filters({ team: "x" }, "label=team=x", "label=team=y") },

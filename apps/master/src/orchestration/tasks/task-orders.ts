@@ -275,6 +275,7 @@ function leaseOf(
       readOnly: spec.container_options?.read_only === true,
       shmBytes: Math.ceil((spec.container_options?.shm_gb ?? 0) * BYTES_PER_GB),
       profile: spec.container_options?.profile ?? "",
+      queue: spec.queue,
       command: typeof command === "string" ? ["/bin/sh", "-c", command] : (command ?? []),
       workingDirectory: spec.working_directory ?? "",
       environment: spec.environment_variables,

@@ -55,6 +55,7 @@ export interface Container {
   readonly resources?: {
     readonly requests?: Quantities;
     readonly limits?: Quantities;
+    readonly claims?: readonly { readonly name: string }[];
   };
   readonly [field: string]: unknown;
 }

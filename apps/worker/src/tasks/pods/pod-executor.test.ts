@@ -32,7 +32,9 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
   let session: LeaderSession;
   const templateFile = join(leader.folder, "template.json");
   const profilesFile = join(leader.folder, "profiles.json");
-  const more = { gpuResource: "nvidia.com/gpu", templateFile, profilesFile };
+  const queuesFile = join(leader.folder, "queues.json");
+  const gpus = { by: "plugin", resource: "nvidia.com/gpu" } as const;
+  const more = { gpus, templateFile, profilesFile, queuesFile };
   const weightsHosts = ["127.0.0.1"];
   const startWorker = () => leader.startWorker({ pods: kubernetes.settings(more), weightsHosts });
   let worker: Awaited<ReturnType<typeof startWorker>>;
@@ -41,6 +43,9 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     const mount = { name: "sets", mountPath: "/sets", readOnly: true };
     const spec = { serviceAccountName: "reader", containers: [{ volumeMounts: [mount] }] };
     writeFileSync(profilesFile, JSON.stringify({ reader: { spec } }));
+    const metadata = { annotations: { team: "night", shift: "b" } };
+    const tolerations = [{ key: "night", operator: "Exists" }];
+    writeFileSync(queuesFile, JSON.stringify({ night: { metadata, spec: { tolerations } } }));
     await Promise.all([leader.listen(), kubernetes.listen()]);
     worker = await startWorker();
     session = leader.open();
@@ -145,6 +150,52 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     session.send({ start: { task: taskId(10), peers: [] } });
     const { exit } = await session.reaches("exited", taskId(10));
     expect(exit?.message).toContain('no profile "writer" is among');
+  });
+
+  it("pods: those of a queue have what the worker adds for it, before a profile's", async () => {
+    const what = { ...sh("true"), profile: "reader", queue: "night" };
+    await session.start(what, taskId(13));
+    await session.reaches("exited", taskId(13));
+    const pod = kubernetes.made.at(-1);
+    expect(pod?.metadata.annotations).toMatchObject({ team: "night", shift: "b" });
+    expect(pod?.spec).toMatchObject({
+      serviceAccountName: "reader",
+      tolerations: [
+        { key: "gpu", operator: "Exists" },
+        { key: "night", operator: "Exists" },
+      ],
+    });
+    await session.start({ ...sh("true"), queue: "day" }, taskId(14));
+    await session.reaches("exited", taskId(14));
+    expect(kubernetes.made.at(-1)?.spec["tolerations"]).toHaveLength(1);
+  });
+
+  it("pods: devices come by claims where the worker has a template of one", async () => {
+    const own = new TestLeader();
+    const cluster = new KubernetesDouble(own.folder);
+    onTestFinished(async () => {
+      await own.close();
+      cluster.close();
+    });
+    await Promise.all([own.listen(), cluster.listen()]);
+    const gpus = { by: "claim", template: "one-gpu", count: 3 } as const;
+    await own.startWorker({ pods: cluster.settings({ gpus }) });
+    expect(own.register?.hardware?.gpus).toHaveLength(3);
+    expect(own.register?.hardware?.gpus?.[0]).toMatchObject({ name: "NVIDIA-H100" });
+    const claiming = own.open();
+    await claiming.start(sh("true"), taskId(0), [0, 2]);
+    await claiming.reaches("exited", taskId(0));
+    await claiming.start(sh("true"), taskId(1));
+    await claiming.reaches("exited", taskId(1));
+    const [both, none] = cluster.made.map(({ spec }) => spec);
+    expect(both?.["resourceClaims"]).toEqual([
+      { name: "gpu-0", resourceClaimTemplateName: "one-gpu" },
+      { name: "gpu-1", resourceClaimTemplateName: "one-gpu" },
+    ]);
+    const { claims, limits = {} } = both?.containers[0]?.resources ?? {};
+    expect(claims).toEqual([{ name: "gpu-0" }, { name: "gpu-1" }]);
+    expect(Object.keys(limits)).not.toContain("nvidia.com/gpu");
+    expect(none?.["resourceClaims"]).toBeUndefined();
   });
 
   it("pods: a stop asks for a checkpoint, then the program ends", async () => {

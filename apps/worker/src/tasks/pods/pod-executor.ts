@@ -70,7 +70,7 @@ export class PodExecutor implements Executor {
     if (states.names.length === 0) await removeOlderRunners(runner);
     const { nodeName, offer, settings } = place;
     const gpus = offer.gpus?.length ?? 0;
-    log.info({ node: nodeName, gpus, resource: settings.gpuResource }, "tasks run as Pods");
+    log.info({ node: nodeName, gpus, by: settings.gpus }, "tasks run as Pods");
     return new PodExecutor(place, nodeId, states, { folder, runner });
   }
 

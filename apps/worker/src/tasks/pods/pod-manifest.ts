@@ -3,7 +3,7 @@ import type { TaskPlan } from "../../records/task-plan.ts";
 import type { TaskLaunch } from "../executors/executor.ts";
 import type { Container, Metadata, Pod, Volume, VolumeMount } from "./kubernetes-types.ts";
 import type { PodPlace } from "./pod-place.ts";
-import type { ContainerTemplate, PodTemplate } from "./pod-template.ts";
+import { type ContainerTemplate, mergedTemplate, type PodTemplate } from "./pod-template.ts";
 
 /** Of which worker a Pod is. */
 export const OWNER_LABEL = "heddle.dev/node-id";
@@ -33,7 +33,7 @@ export interface PodParts {
 export function podManifest(launch: TaskLaunch, parts: PodParts): Pod {
   const { place, name } = parts;
   const { hostNetwork, maxRuntimeMs, graceMs } = launch.plan.spec;
-  const template = place.template(launch.plan.spec.profile);
+  const template = mergedTemplate({ spec: place.inherited }, place.template(launch.plan.spec));
   const { volumes, volumeMounts } = volumesOf(launch, parts);
   const { containers: [own = {}] = [], volumes: more = [], ...spec } = template.spec ?? {};
   return {
@@ -44,7 +44,6 @@ export function podManifest(launch: TaskLaunch, parts: PodParts): Pod {
       restartPolicy: "Never",
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      ...place.inherited,
       ...spec,
       hostname: name,
       subdomain: place.settings.service,
@@ -54,6 +53,7 @@ export function podManifest(launch: TaskLaunch, parts: PodParts): Pod {
       ...(maxRuntimeMs > 0 && {
         activeDeadlineSeconds: Math.ceil(maxRuntimeMs / 1_000) + DEADLINE_SLACK_S,
       }),
+      ...claimsOf(launch.plan, place),
       volumes: [...volumes, ...more],
       containers: [containerOf(launch.plan, parts, own, volumeMounts)],
     },
@@ -117,13 +117,26 @@ function onNode(node: string): object {
 
 function resourcesOf({ spec, devices }: TaskPlan, { settings }: PodPlace) {
   const { cpuMilli, memoryBytes } = spec;
+  const { gpus } = settings;
   const limits = {
     ...(cpuMilli > 0 && { cpu: `${cpuMilli}m` }),
     ...(memoryBytes > 0 && { memory: String(memoryBytes + RUNNER_BYTES) }),
-    ...(settings.gpuResource !== "" &&
-      devices.length > 0 && { [settings.gpuResource]: String(devices.length) }),
+    ...(gpus?.by === "plugin" && devices.length > 0 && { [gpus.resource]: String(devices.length) }),
   };
-  return { limits, requests: limits };
+  const claims = devices.map((_, index) => ({ name: claimName(index) }));
+  return { limits, requests: limits, ...(gpus?.by === "claim" && { claims }) };
+}
+
+/** A claim for each device: the template is of one. */
+function claimsOf({ devices }: TaskPlan, { settings: { gpus } }: PodPlace): object {
+  if (gpus?.by !== "claim" || devices.length === 0) return {};
+  const { template: resourceClaimTemplateName } = gpus;
+  const claims = devices.map((_, index) => ({ name: claimName(index), resourceClaimTemplateName }));
+  return { resourceClaims: claims };
+}
+
+function claimName(index: number): string {
+  return `gpu-${index}`;
 }
 
 /** The task's own paths of the worker's volume, under the same names: no other task's are seen. */

@@ -2,7 +2,8 @@ import { join, relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { Gpu } from "@heddle/contracts/generated/heddle/v1/Gpu";
 import type { PlaceOffer } from "@heddle/node-agent/machine";
-import type { PodSettings } from "../../config/pod-settings.ts";
+import type { PodGpus, PodSettings } from "../../config/pod-settings.ts";
+import type { TaskPlan } from "../../records/task-plan.ts";
 import { KubernetesApi, podAccess } from "./kubernetes-api.ts";
 import {
   type Node,
@@ -13,7 +14,7 @@ import {
   type Volume,
   type VolumeMount,
 } from "./kubernetes-types.ts";
-import { mergedTemplate, type PodTemplate, readProfiles, readTemplate } from "./pod-template.ts";
+import { mergedTemplate, type PodTemplate, readPartsByName, readTemplate } from "./pod-template.ts";
 
 const MAX_DEVICES = 1_024;
 
@@ -45,20 +46,23 @@ export class PodPlace {
   static async find(settings: PodSettings): Promise<PodPlace> {
     const api = new KubernetesApi(settings.access ?? podAccess());
     readTemplate(settings.templateFile);
-    readProfiles(settings.profilesFile);
+    readPartsByName("pod-profiles", settings.profilesFile);
+    readPartsByName("pod-queues", settings.queuesFile);
     const pod = await api.get<Pod>(api.path("pods", settings.podName));
     const node = await api.get<Node>(`/api/v1/nodes/${pod.spec.nodeName}`);
     return new PodPlace(api, settings, { pod, node });
   }
 
   /**
-   * What all Pods get, and those of the profile; read for each Pod, as ConfigMaps change. Throws an
+   * What all Pods get, those of the queue and those of the profile; read for each Pod, as ConfigMaps change. Throws an
    * AppError `invalid_value`.
    */
-  template(profile: string): PodTemplate {
-    const all = readTemplate(this.settings.templateFile);
+  template({ profile, queue }: Pick<TaskPlan["spec"], "profile" | "queue">): PodTemplate {
+    const { templateFile, queuesFile } = this.settings;
+    const ofQueue = readPartsByName("pod-queues", queuesFile)[queue] ?? {};
+    const all = mergedTemplate(readTemplate(templateFile), ofQueue);
     if (profile === "") return all;
-    const own = readProfiles(this.settings.profilesFile)[profile];
+    const own = this.#profiles[profile];
     if (own !== undefined) return mergedTemplate(all, own);
     const message = `no profile "${profile}" is among those that --pod-profiles names here`;
     throw new AppError("invalid_value", message);
@@ -66,11 +70,15 @@ export class PodPlace {
 
   /** Of this worker's node: which profiles it has, and that its GPUs are given to Pods. */
   get labels(): Readonly<Record<string, string>> {
-    const names = Object.keys(readProfiles(this.settings.profilesFile));
+    const names = Object.keys(this.#profiles);
     return {
       ...Object.fromEntries(names.map((name) => [`heddle/profile-${name}`, "true"])),
-      ...(this.settings.gpuResource !== "" && { "heddle/gpus": "pods" }),
+      ...(this.settings.gpus && { "heddle/gpus": "pods" }),
     };
+  }
+
+  get #profiles() {
+    return readPartsByName("pod-profiles", this.settings.profilesFile);
   }
 
   get nodeName(): string {
@@ -148,19 +156,18 @@ function offerOf(pod: Pod, node: Node, settings: PodSettings): PlaceOffer {
   };
 }
 
-/** Devices that the device plugin gives; which of them a Pod gets is the kubelet's choice. */
-function devicesOf(node: Node, { gpuResource, gpuCount }: PodSettings): Gpu[] | undefined {
-  if (gpuResource === "") return undefined;
+/** Devices that Kubernetes gives; which of them a Pod gets is the kubelet's or the driver's choice. */
+function devicesOf(node: Node, { gpus }: PodSettings): Gpu[] | undefined {
+  if (!gpus) return undefined;
   const { labels = {} } = node.metadata;
-  const there = quantity(node.status?.allocatable?.[gpuResource]);
-  const count = Math.min(gpuCount ?? there, there, MAX_DEVICES);
-  const vendor = gpuResource.slice(0, gpuResource.indexOf("/"));
+  const kind = gpus.by === "plugin" ? gpus.resource : gpus.template;
   // Written by the discovery of the vendor's operator.
-  const name = labels[`${vendor}/gpu.product`] ?? gpuResource;
+  const vendor = gpus.by === "plugin" ? kind.slice(0, kind.indexOf("/")) : "nvidia.com";
+  const name = labels[`${vendor}/gpu.product`] ?? kind;
   const memoryBytes = Number(labels[`${vendor}/gpu.memory`] ?? 0) * 2 ** 20;
-  return Array.from({ length: count }, (_, index) => ({
+  return Array.from({ length: deviceCount(node, gpus) }, (_, index) => ({
     index,
-    uuid: `${gpuResource}-${index}`,
+    uuid: `${kind}-${index}`,
     name,
     memoryBytes,
     memoryUsedBytes: 0,
@@ -170,4 +177,10 @@ function devicesOf(node: Node, { gpuResource, gpuCount }: PodSettings): Gpu[] | 
     simulated: false,
     fault: "",
   }));
+}
+
+function deviceCount({ status }: Node, gpus: PodGpus): number {
+  if (gpus.by === "claim") return Math.min(gpus.count, MAX_DEVICES);
+  const there = quantity(status?.allocatable?.[gpus.resource]);
+  return Math.min(gpus.count ?? there, there, MAX_DEVICES);
 }

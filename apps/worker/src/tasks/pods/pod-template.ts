@@ -3,8 +3,8 @@ import { readBoundedText } from "@heddle/base/flag-file";
 import type { Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
 
 const MAX_TEMPLATE_BYTES = 256 * 1024;
-const MAX_PROFILES = 256;
-const PROFILE = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
+const MAX_NAMES = 256;
+const NAME = /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/;
 
 /** Parts of a Pod's metadata and spec. */
 export interface PodTemplate {
@@ -13,8 +13,12 @@ export interface PodTemplate {
     /** Its first one is that of the program. */
     readonly containers?: readonly ContainerTemplate[];
     readonly volumes?: readonly Volume[];
+    readonly tolerations?: readonly object[];
+    readonly imagePullSecrets?: readonly object[];
   };
 }
+
+const JOINED = ["volumes", "tolerations", "imagePullSecrets"] as const;
 
 export interface ContainerTemplate {
   readonly env?: readonly { readonly name: string }[];
@@ -27,14 +31,17 @@ export function readTemplate(file: string): PodTemplate {
   return readObject("pod-template", file) as PodTemplate;
 }
 
-/** By name. Throws an AppError `invalid_value`. */
-export function readProfiles(file: string): Readonly<Record<string, PodTemplate>> {
-  const profiles = readObject("pod-profiles", file);
-  const names = Object.keys(profiles);
-  const wrong = names.find((name) => !PROFILE.test(name) || !isObject(profiles[name]));
-  if (wrong === undefined && names.length <= MAX_PROFILES)
-    return profiles as Readonly<Record<string, PodTemplate>>;
-  const message = `--pod-profiles ${file} holds parts of Pods by name, at most ${MAX_PROFILES}: ${wrong ?? "it has more"}`;
+/** By the name of a profile or queue. Throws an AppError `invalid_value`. */
+export function readPartsByName(
+  flag: "pod-profiles" | "pod-queues",
+  file: string,
+): Readonly<Record<string, PodTemplate>> {
+  const parts = readObject(flag, file);
+  const names = Object.keys(parts);
+  const wrong = names.find((name) => !NAME.test(name) || !isObject(parts[name]));
+  if (wrong === undefined && names.length <= MAX_NAMES)
+    return parts as Readonly<Record<string, PodTemplate>>;
+  const message = `--${flag} ${file} holds parts of Pods by name, at most ${MAX_NAMES}: ${wrong ?? "it has more"}`;
   throw new AppError("invalid_value", message);
 }
 
@@ -56,10 +63,15 @@ export function mergedTemplate(first: PodTemplate, second: PodTemplate): PodTemp
     spec: {
       ...first.spec,
       ...second.spec,
-      volumes: [...(first.spec?.volumes ?? []), ...(second.spec?.volumes ?? [])],
+      ...joinedLists(first.spec, second.spec),
       containers: [container],
     },
   };
+}
+
+function joinedLists(first: PodTemplate["spec"], second: PodTemplate["spec"]): object {
+  const lists = JOINED.map((name) => [name, [...(first?.[name] ?? []), ...(second?.[name] ?? [])]]);
+  return Object.fromEntries(lists.filter(([, list]) => list?.length !== 0));
 }
 
 function readObject(flag: string, file: string): Readonly<Record<string, unknown>> {

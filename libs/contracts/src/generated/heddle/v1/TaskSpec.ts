@@ -32,6 +32,7 @@ export interface TaskSpec {
   'profile'?: (string);
   'inputs'?: (_heddle_v1_TaskInput)[];
   'when'?: (string);
+  'queue'?: (string);
 }
 
 export interface TaskSpec__Output {
@@ -63,4 +64,5 @@ export interface TaskSpec__Output {
   'profile': (string);
   'inputs': (_heddle_v1_TaskInput__Output)[];
   'when': (string);
+  'queue': (string);
 }
