@@ -69,13 +69,14 @@ function connectionTo(
   apiKey: string | undefined,
   policy?: UpstreamPolicy,
 ): UpstreamConnection {
-  const { connectTimeoutMs, maxConcurrency } = spec;
+  const { connectTimeoutMs, maxConcurrency, probe } = spec;
   return new UpstreamConnection({
     baseUrl,
     apiKey,
     connectTimeoutMs,
     // One more for the probe.
     maxConnections: maxConcurrency + 1,
+    probedPath: `/${probe === "chat" ? "chat/completions" : probe}`,
     lookup: policy?.lookup,
   });
 }

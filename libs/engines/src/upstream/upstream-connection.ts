@@ -12,6 +12,8 @@ export interface ConnectionOptions {
   readonly apiKey: string | undefined;
   readonly connectTimeoutMs: number;
   readonly maxConnections: number;
+  /** What the probe asks. */
+  readonly probedPath: UpstreamRequest["path"];
   readonly lookup: LookupFunction | undefined;
 }
 
@@ -21,10 +23,12 @@ export class UpstreamConnection {
   readonly #origin: string;
   readonly #path: string;
   readonly #headers: Readonly<Record<string, string>>;
+  readonly #probedPath: UpstreamRequest["path"];
 
   constructor(options: ConnectionOptions) {
     const { baseUrl, apiKey, connectTimeoutMs: timeout, maxConnections, lookup } = options;
     this.#origin = baseUrl.origin;
+    this.#probedPath = options.probedPath;
     this.#path = baseUrl.pathname.replace(/\/+$/, "");
     this.#headers = {
       "content-type": "application/json",
@@ -46,7 +50,8 @@ export class UpstreamConnection {
     const { statusCode: status, headers } = answer;
     if (status !== 200) {
       const text = await readStart(answer.body);
-      throw httpFault(status, text, retryAfterMs(headers));
+      const isProbed = path === this.#probedPath;
+      throw httpFault({ status, text, retryAfterMs: retryAfterMs(headers), isProbed });
     }
     const type = String(headers["content-type"] ?? "");
     if (type.startsWith(accept)) return answer.body;

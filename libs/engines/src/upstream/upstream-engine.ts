@@ -13,7 +13,7 @@ import {
 } from "@heddle/contracts/engine";
 import { type DoneEvent, UpstreamCall } from "./upstream-call.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
-import { UpstreamFault } from "./upstream-fault.ts";
+import { AnswerFault, UpstreamFault } from "./upstream-fault.ts";
 import { UpstreamHealth } from "./upstream-health.ts";
 import { type AnsweredRequest, answered, toUpstreamRequest } from "./upstream-request.ts";
 
@@ -139,7 +139,8 @@ export class UpstreamEngine implements Engine {
       return done;
     } catch (thrown) {
       const failure = toAppError(thrown);
-      this.#health.onFailure(failure);
+      if (failure instanceof AnswerFault) this.#health.onDoubt();
+      else this.#health.onFailure(failure);
       return failure;
     }
   }

@@ -16,9 +16,12 @@ export class UpstreamFault extends AppError {
   }
 }
 
+/** Of an upstream that answers: the request may be why, so it is no sign of its health. */
+export class AnswerFault extends UpstreamFault {}
+
 /** What is no answer of the contract. A repetition would hardly be one. */
 export function garbage(what: string): UpstreamFault {
-  return new UpstreamFault("engine_failed", `the model's upstream sent ${what}`, false);
+  return new AnswerFault("engine_failed", `the model's upstream sent ${what}`, false);
 }
 
 /** The connection failed, or broke off. */
@@ -33,13 +36,24 @@ interface ErrorBody {
   readonly param?: unknown;
 }
 
-/** The fault of an answer with a status other than 200. `text` is its body, perhaps cut off. */
-export function httpFault(
-  status: number,
-  text: string,
-  retryAfterMs: number | undefined,
-): UpstreamFault {
+interface HttpFault {
+  readonly status: number;
+  /** Its body, perhaps cut off. */
+  readonly text: string;
+  readonly retryAfterMs: number | undefined;
+  /** Whether the probe asks the same endpoint: others may be absent. */
+  readonly isProbed: boolean;
+}
+
+const NO_ENDPOINT: ReadonlySet<number> = new Set([404, 405, 501]);
+
+/** The fault of an answer with a status other than 200. */
+export function httpFault({ status, text, retryAfterMs, isProbed }: HttpFault): UpstreamFault {
   const body = errorOf(parsed(text));
+  if (!isProbed && NO_ENDPOINT.has(status)) {
+    const message = `This model's upstream has no such endpoint: it answered with status ${status}.`;
+    return new UpstreamFault("unsupported_parameter", message, false, { param: "model" });
+  }
   if (status === 429 || status === 503) {
     const message = `the model's upstream takes no more requests now (status ${status})`;
     return new UpstreamFault("overloaded", message, true, { retryAfterMs });
@@ -59,7 +73,9 @@ export function streamedFault(error: unknown): UpstreamFault {
   }
   const isFull = status === 429 || status === 503 || code === "overloaded";
   const text = `the model's upstream failed: ${shown(message)}`;
-  return new UpstreamFault(isFull ? "overloaded" : "engine_failed", text, true);
+  return isFull
+    ? new UpstreamFault("overloaded", text, true)
+    : new AnswerFault("engine_failed", text, true);
 }
 
 /** The upstream found a fault in the request, which is the caller's. */

@@ -365,6 +365,35 @@ describe("upstream: the port", () => {
     expect((await session.ask({ prompt: MESSAGES })).texts).toEqual(["ok"]);
   });
 
+  it("an endpoint that it lacks is the caller's fault, and it stays in service", async () => {
+    const { server, session, changes } = await upstream({ maxRetries: 3 });
+    for (const status of [404, 405, 501, 501]) {
+      server.script.push((reply) => reply.writeHead(status).end());
+      const { error } = await session.ask({ prompt: "Hi", maxTokens: 1 });
+      expect(error).toMatchObject({ code: "unsupported_parameter", param: "model" });
+    }
+    expect(changes).toEqual([]);
+    expect(server.bodies).toHaveLength(5);
+  });
+
+  it("answers that are none bring a probe, which alone takes it out of service", async () => {
+    const { server, session, changes } = await upstream({ maxRetries: 0 });
+    const garbled: Handler = (reply) => void stream(reply, delta({ content: "x" }), "{").end();
+    const failed: Handler = (reply) =>
+      void stream(reply, { error: { code: 500, message: "no parse" } }).end();
+    for (const fault of [garbled, failed, garbled, failed, garbled]) {
+      server.script.push(fault);
+      expect((await session.ask({ prompt: MESSAGES })).error?.code).toBe("engine_failed");
+    }
+    const asked = server.bodies.length;
+    await eventually(() => server.bodies.length > asked, "it is probed");
+    expect(changes).toEqual([]);
+    for (let i = 0; i < 40; i++) server.script.push(garbled);
+    await session.ask({ prompt: MESSAGES });
+    await eventually(() => changes.length > 0, "its probes fail");
+    expect(changes[0]).toContain("not JSON");
+  });
+
   it("one that fails is out of service until it generates a token", async () => {
     const { server, session, changes } = await upstream({ maxRetries: 0 });
     for (let i = 0; i < 8; i++) server.script.push(broken);

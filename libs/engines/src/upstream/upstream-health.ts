@@ -24,6 +24,7 @@ export class UpstreamHealth {
   readonly #backoff = new Backoff(PROBE_BACKOFF);
   #failures = 0;
   #isUp = false;
+  #isDoubted = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: HealthOptions) {
@@ -64,6 +65,13 @@ export class UpstreamHealth {
     this.#plan(this.#backoff.nextMs());
   }
 
+  /** Brings the next probe forward, once: it decides. */
+  onDoubt(): void {
+    if (!this.#isUp || this.#isDoubted) return;
+    this.#plan(PROBE_BACKOFF.baseMs);
+    this.#isDoubted = true;
+  }
+
   #recover(): void {
     this.#isUp = true;
     this.#options.onRecovered();
@@ -72,6 +80,7 @@ export class UpstreamHealth {
 
   #plan(afterMs: number): void {
     clearTimeout(this.#timer);
+    this.#isDoubted = false;
     if (this.#closing.signal.aborted) return;
     this.#timer = setTimeout(() => void this.#check(), afterMs);
     this.#timer.unref();

@@ -50,6 +50,8 @@ it("tool calls: text and calls come out whole, wherever the pieces are cut", () 
 
 it("tool calls: the beginning of a mark that is none is text", () => {
   expect(split("1 < 2 <tool_", [3, 8]).content).toBe("1 < 2 <tool_");
+  const cut = split('Well.<tool_call>\n{"na', [9]);
+  expect([cut.content, cut.count]).toEqual(["Well.", 0]);
 });
 
 it("tool calls: an answer whose last call is cut by a stop string ends with stop", () => {

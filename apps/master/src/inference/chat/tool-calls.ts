@@ -14,7 +14,8 @@ interface SplitText {
   readonly calls: ToolCallDelta[];
 }
 
-const OPEN = '<tool_call>\n{"name": "';
+const MARK = "<tool_call>";
+const OPEN = `${MARK}\n{"name": "`;
 const ARGUMENTS = '", "arguments": ';
 const CLOSE = "}\n</tool_call>";
 
@@ -48,9 +49,10 @@ export class ToolCallSplitter {
     return out;
   }
 
-  /** Lets out what was held back as text. */
+  /** Lets out what was held back as text; the beginning of a call is none. */
   finish(): SplitText {
-    const text = this.#part === "text" ? this.#held : "";
+    const isText = this.#part === "text" && !this.#held.startsWith(MARK);
+    const text = isText ? this.#held : "";
     this.#held = "";
     return { text, calls: [] };
   }
