@@ -1,5 +1,4 @@
-import type { IncomingMessage } from "node:http";
-import type { ServerOptions } from "node:https";
+import type { IncomingMessage, RequestListener, ServerOptions } from "node:http";
 import { AppError } from "@heddle/base/errors";
 import { isOrchestration } from "@heddle/contracts/api/operations";
 import { NotFoundException, UnsupportedMediaTypeException } from "@nestjs/common";
@@ -12,7 +11,7 @@ import { answerBrokenRequest, answerUnservable } from "./connections/broken-requ
 import { proxyTrust } from "./connections/client-address.ts";
 import { compensateTimeoutsForEventLoopLag } from "./connections/event-loop-lag-compensation.ts";
 import { answerHalfClosed } from "./connections/half-closed.ts";
-import { MIN_TLS, readServerCertificate } from "./connections/server-certificate.ts";
+import { createHttpsServer } from "./connections/https-server.ts";
 import { answerCors } from "./cors.ts";
 import { errorReply, shownPath } from "./error-reply.ts";
 import { requestIdOf } from "./request-id.ts";
@@ -47,7 +46,7 @@ export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
   };
   const adapter = new FastifyAdapter({
     requestTimeout: requestTimeoutMs,
-    ...(settings.httpTls ? { https: { ...http, ...tlsOptions(settings) } } : { http }),
+    ...serverOf(settings, http),
     trustProxy: proxyTrust(settings.trustedProxies),
     genReqId: requestIdOf,
     requestIdHeader: false,
@@ -73,11 +72,11 @@ export function createHttpAdapter(settings: HttpSettings): FastifyAdapter {
   return adapter;
 }
 
-/** The handshake has the same bound as a request's headers. */
-function tlsOptions({ httpTls, fixedTimes }: HttpSettings): ServerOptions {
-  if (!httpTls) return {};
-  const { cert, key } = readServerCertificate(httpTls);
-  return { cert, key, minVersion: MIN_TLS, handshakeTimeout: fixedTimes.headersTimeoutMs };
+function serverOf({ httpTls, fixedTimes }: HttpSettings, http: ServerOptions) {
+  if (!httpTls) return { http };
+  return {
+    serverFactory: (listener: RequestListener) => createHttpsServer(listener, httpTls, fixedTimes),
+  };
 }
 
 /** Guards the routes that are added afterwards: access, body reading and the checks of input. */

@@ -8,7 +8,7 @@ const processPart = randomBytes(9).toString("base64url").replace(/[-_]/g, "0");
 let counter = 0;
 
 /** The client's `x-request-id` if it is safe, or a new unique one. */
-export function requestIdOf(request: IncomingMessage): string {
+export function requestIdOf(request: Pick<IncomingMessage, "headers">): string {
   const given = request.headers["x-request-id"];
   return typeof given === "string" && SAFE_ID.test(given) ? given : `req_${uniqueSuffix()}`;
 }

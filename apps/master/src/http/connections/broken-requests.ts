@@ -1,4 +1,5 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
+import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { AppError } from "@heddle/base/errors";
@@ -7,15 +8,25 @@ import { requestIdOf, uniqueSuffix } from "../request-id.ts";
 
 const TOO_SLOW = "ERR_HTTP_REQUEST_TIMEOUT";
 
-/** Connections whose request may take longer than others: its route has a bound of its own. */
-const longRequests = new WeakSet<Socket>();
+/** What carries requests that may take longer than others: their route has a bound of its own. */
+const longRequests = new WeakSet<object>();
 
-/** Lifts Node's bound on the time of this connection's request; returns what restores it. */
-export function allowLongRequest(socket: Socket): () => void {
-  longRequests.add(socket);
+/** Lifts the server's bound on the time of this request; returns what restores it. */
+export function allowLongRequest(request: IncomingMessage): () => void {
+  const carrier = carrierOf(request);
+  longRequests.add(carrier);
   return () => {
-    longRequests.delete(socket);
+    longRequests.delete(carrier);
   };
+}
+
+export function mayTakeLong(request: IncomingMessage | Http2ServerRequest): boolean {
+  return longRequests.has(carrierOf(request));
+}
+
+/** Its stream of HTTP/2, or its connection. */
+function carrierOf(request: IncomingMessage | Http2ServerRequest): object {
+  return request instanceof Http2ServerRequest ? request.stream : request.socket;
 }
 
 /** A request that Node's parser refuses never reaches a route: the answer goes to the socket. */
@@ -32,7 +43,11 @@ export function answerBrokenRequest(error: Error & { code?: string }, socket: So
 
 /** Answers the requests that Node does not pass to routes: tunnels and unknown expectations. */
 export function answerUnservable(server: Server): void {
-  server.on("connect", (request: IncomingMessage, socket: Duplex) => {
+  server.on("connect", (request: IncomingMessage, socket: Duplex | Http2ServerResponse) => {
+    if (socket instanceof Http2ServerResponse) {
+      socket.writeHead(405).end();
+      return;
+    }
     // Its client may be gone already; no other listener handles this socket any more.
     socket.on("error", () => socket.destroy());
     const refusal = new AppError(

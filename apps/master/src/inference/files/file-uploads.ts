@@ -68,7 +68,7 @@ export class FileUploads {
     const sinceMs = performance.now();
     const signal = AbortSignal.timeout(UPLOAD_MS);
     const parts = new PartWriter((content) => this.#files.putPart(content));
-    const free = allowLongRequest(message.socket);
+    const free = allowLongRequest(message);
     let form: UploadedForm;
     try {
       form = await readUpload(message, { maxBytes, signal, take: (chunk) => parts.add(chunk) });
