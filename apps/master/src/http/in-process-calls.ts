@@ -11,6 +11,8 @@ export interface InProcessCall {
   readonly body: string;
   /** The id of the key by whose permissions and limits it runs. */
   readonly keyId: string;
+  /** In which it acts; the key's own if absent. */
+  readonly project: string | undefined;
 }
 
 /** The answer to such a call, whole. */
@@ -39,7 +41,10 @@ export class InProcessCalls {
   }
 
   /** Rejects when the signal aborts; the call then ends as when a caller closes its connection. */
-  async post({ path, body, keyId }: InProcessCall, signal: AbortSignal): Promise<InProcessReply> {
+  async post(
+    { path, body, keyId, project }: InProcessCall,
+    signal: AbortSignal,
+  ): Promise<InProcessReply> {
     const instance = this.#host.httpAdapter.getInstance<FastifyInstance>();
     let hangUp = () => {};
     const { statusCode, headers, payload } = await inject(
@@ -55,7 +60,11 @@ export class InProcessCalls {
       {
         method: "POST",
         url: path,
-        headers: { "content-type": "application/json", "x-heddle-priority": "batch" },
+        headers: {
+          "content-type": "application/json",
+          "x-heddle-priority": "batch",
+          ...(project !== undefined && { "x-heddle-project": project }),
+        },
         payload: body,
         signal,
       },

@@ -48,9 +48,9 @@ export class Authenticator {
   /** Throws `invalid_api_key` for unknown callers, or rejects with it. */
   callerOf({ raw, headers }: FastifyRequest): Later<Caller> {
     const id = this.#inProcess.keyOf(raw);
-    if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)));
-    refuseRepeated(raw.rawHeaders);
     const project = headers["x-heddle-project"] as string | undefined;
+    if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)), project);
+    refuseRepeated(raw.rawHeaders);
     const own = this.#sessionToken(headers);
     // Without a token of its session the call names no caller.
     if (own instanceof Promise) {

@@ -17,6 +17,7 @@ export interface LineCall {
   readonly path: string;
   readonly line: BatchLine;
   readonly key: string;
+  readonly project: string | undefined;
 }
 
 /** Calls the lines of batches until they have an answer that stays. */
@@ -36,14 +37,14 @@ export class BatchCalls {
   }
 
   /** Waits as long as there is no room; other failures are tried again a few times. */
-  async call({ path, line, key }: LineCall, signal: AbortSignal): Promise<InProcessReply> {
+  async call({ path, line, key, project }: LineCall, signal: AbortSignal): Promise<InProcessReply> {
     // A batch has one priority, whatever its lines ask for.
     const body = JSON.stringify({ ...line.body, service_tier: undefined });
     for (let tries = 1, waits = 0; ; tries++) {
-      const leave = await this.#pace.enter(this.#deploymentOf(line, key), signal);
+      const leave = await this.#pace.enter(this.#deploymentOf(line, key, project), signal);
       let reply: InProcessReply;
       try {
-        reply = await this.#calls.post({ path, body, keyId: this.#keyOf(key) }, signal);
+        reply = await this.#calls.post({ path, body, keyId: this.#keyOf(key), project }, signal);
       } finally {
         leave();
       }
@@ -57,10 +58,14 @@ export class BatchCalls {
     }
   }
 
-  #deploymentOf({ body: { model } }: BatchLine, key: string): string | undefined {
+  #deploymentOf(
+    { body: { model } }: BatchLine,
+    key: string,
+    project: string | undefined,
+  ): string | undefined {
     if (typeof model !== "string") return undefined;
     const { state } = this.#control;
-    return modelIn(state, model, state.keys.get(key)?.project)?.deployment;
+    return modelIn(state, model, project ?? state.keys.get(key)?.project)?.deployment;
   }
 
   /** The key, or the one that replaced it by rotation where it is no longer valid. */

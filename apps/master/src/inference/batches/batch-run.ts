@@ -166,12 +166,12 @@ export class BatchRun {
   }
 
   async #runLine(line: InputLine, results: BatchResults): Promise<void> {
-    const { batch, key } = this.#stored;
+    const { batch, key, project } = this.#stored;
     const asked = batchLine(line, batch.endpoint);
     const path = pathOf(batch.endpoint);
     const { signal } = this.#stopped;
     try {
-      const reply = await this.#parts.calls.call({ path, line: asked, key }, signal);
+      const reply = await this.#parts.calls.call({ path, line: asked, key, project }, signal);
       results.add(resultOf(batch.id, line, asked.customId, reply));
     } catch (thrown) {
       if (signal.aborted) return;

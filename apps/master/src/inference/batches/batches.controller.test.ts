@@ -166,6 +166,21 @@ describe("batches: their lines", () => {
     expect(denied?.response?.body["error"]).toMatchObject({ code: "permission_denied" });
   });
 
+  // holds: access-batch-project
+  it("run in the project that the call named, and count there", async () => {
+    const { id, text } = await server.addKey({ scopes: [], role: "developer", project: "vision" });
+    const binding = { kind: "key", subject: id, role: "developer", project: "speech" };
+    expect((await send(server, "POST", "/api/v1/bindings", binding)).status).toBe(200);
+    const inSpeech = new OpenAI({
+      baseURL: `${server.url}/api/v1`,
+      apiKey: text,
+      defaultHeaders: { "x-heddle-project": "speech" },
+    });
+    const { id: batch } = await create([chatLine("one")], { client: inSpeech });
+    expect((await ended(batch, inSpeech)).request_counts).toMatchObject({ completed: 1 });
+    expect(server.rows.filter(({ key }) => key === id)).toMatchObject([{ project: "speech" }]);
+  });
+
   it("that find no room are tried again until they have an answer", async () => {
     server.dispatch.script.refuseWith = new AppError("overloaded", "full", { retryAfterMs: 10 });
     const { id } = await create([chatLine("a"), chatLine("b")]);
