@@ -278,6 +278,22 @@ describe("what another project has", { timeout: 60_000 }, () => {
     expect(replies[1]?.headers.get("idempotency-replayed")).toBeNull();
   });
 
+  it("models: projects with the same weights share no replicas", async () => {
+    const body = { id: "twin", source: "file:///canary-weights.gguf", visibility: "project" };
+    const scaling = { min: 0, max: 2 };
+    const made = await send(
+      server,
+      "POST",
+      "/api/v1/models",
+      { ...body, scaling },
+      { key: outsider },
+    );
+    expect(made.status).toBe(200);
+    const { models } = server.control.state;
+    const served = [...models.values()].filter(({ id }) => ["twin", "canary-model"].includes(id));
+    expect(new Set(served.map(({ deployment }) => deployment)).size).toBe(2);
+  });
+
   it("models: one of a project is listed, removed and replaced there alone", async () => {
     const path = "/api/v1/models/canary-model";
     const remove = (key: string) => send(server, "DELETE", path, undefined, { key });

@@ -32,9 +32,9 @@ export function toRecords(
   const served = servedBy(request);
   const resources = resourcesOf(request);
   const replicas = countOf(request);
-  const known = shared(state, served, resources);
+  const known = shared(state, served, resources, by.project);
   if (known) checkShared(known, replicas);
-  const deployment = known ?? { ...fresh(served, resources), ...replicas };
+  const deployment = known ?? { ...fresh(served, resources, by.project), ...replicas };
   const model: ModelRecord = {
     id: request.id,
     family: request.family,
@@ -214,23 +214,28 @@ function checkSplit(options: RegisterModelRequest["options"], gpus: number): voi
   if (main >= gpus) throw invalid("options.main_gpu", `a replica has ${gpus} GPUs, from 0 on`);
 }
 
+/** Within a project, or among models of the whole cluster: who scales one scales no other's. */
 function shared(
-  state: ControlState,
+  { deployments, models }: ControlState,
   served: Served,
   resources: ReplicaResources | undefined,
+  project: string | undefined,
 ): DeploymentRecord | undefined {
   const wanted = canonical(served, resources);
-  for (const record of state.deployments.values()) {
-    if (canonical(record.spec, record.resources) === wanted) return record;
-  }
-  return undefined;
+  const isOfProject = ({ spec: { key } }: DeploymentRecord) =>
+    [...models.values()].some((model) => model.deployment === key && model.project === project);
+  return [...deployments.values()].find(
+    (record) => canonical(record.spec, record.resources) === wanted && isOfProject(record),
+  );
 }
 
 function fresh(
   served: Served,
   resources: ReplicaResources | undefined,
+  project = "",
 ): Omit<DeploymentRecord, "replicas"> {
-  const digest = createHash("sha256").update(canonical(served, resources)).digest("hex");
+  const hash = createHash("sha256").update(canonical(served, resources)).update(project);
+  const digest = hash.digest("hex");
   const name = served.engine === "llama" ? served.weights.key : slug(served.upstream.model);
   const spec: DeploymentSpec = { key: `${name}-${digest.slice(0, 8)}`, ...served };
   return resources ? { spec, resources } : { spec };
