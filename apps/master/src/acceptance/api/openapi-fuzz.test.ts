@@ -203,5 +203,5 @@ test(
     const health = await fetch(`${url}/livez`);
     expect(health.status).toBe(200);
   },
-  Math.max(180_000, REQUESTS * 100),
+  Math.max(180_000, REQUESTS * 500),
 );
