@@ -7,7 +7,10 @@ import {
   Injectable,
   type OnApplicationShutdown,
   type OnModuleInit,
+  type Provider,
 } from "@nestjs/common";
+import type { PendingPodSettings } from "./capacity/pending-pod.ts";
+import { PendingPods } from "./capacity/pending-pods.ts";
 import { TrainingJobs } from "./jobs/training-jobs.ts";
 import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resource.ts";
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
@@ -29,6 +32,8 @@ export interface OperatorOptions {
   readonly namespaces: readonly (string | undefined)[];
   /** For the objects of nodes and of the cluster itself; without it there are none. */
   readonly own: OwnCluster | undefined;
+  /** For Pods in the place of jobs that wait for room; without them there are none. */
+  readonly pending?: PendingPodSettings | undefined;
   readonly log: Log;
 }
 
@@ -81,7 +86,18 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
 class OperatorModule {}
 
 export function operatorModule(options: OperatorOptions): DynamicModule {
-  const { endpoint, key } = options;
+  const { endpoint, key, own, pending, log } = options;
+  const pendingPods: Provider[] =
+    own && pending
+      ? [
+          {
+            provide: PendingPods,
+            inject: [KubeConfig, Heddle],
+            useFactory: (config: KubeConfig, heddle: Heddle) =>
+              new PendingPods({ config, heddle, ...own, settings: pending, log }),
+          },
+        ]
+      : [];
   return {
     module: OperatorModule,
     providers: [
@@ -89,6 +105,7 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
       { provide: OPTIONS, useValue: options },
       { provide: KubeConfig, useFactory: loadedConfig },
       { provide: Heddle, useFactory: () => new Heddle({ endpoint, auth: key }) },
+      ...pendingPods,
     ],
   };
 }

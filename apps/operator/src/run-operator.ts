@@ -9,6 +9,7 @@ import type { Log } from "@heddle/observability/logger";
 import { KubeConfig } from "@kubernetes/client-node";
 import type { INestApplicationContext } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import { type PendingPodSettings, readPendingPodSettings } from "./capacity/pending-pod.ts";
 import { commandFlags } from "./install/command-flags.ts";
 import { DemandReader } from "./metrics/demand.ts";
 import { serveMetrics } from "./metrics/metrics-server.ts";
@@ -16,7 +17,13 @@ import { operatorModule, ResourceOperator } from "./operator.module.ts";
 import type { OwnCluster } from "./settings/clusters.ts";
 
 const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
-const OPTIONAL = ["cluster", "cluster-namespace", "metrics-port", "metrics-service"] as const;
+const OPTIONAL = [
+  "cluster",
+  "cluster-namespace",
+  "metrics-port",
+  "metrics-service",
+  "pending-pods",
+] as const;
 const EXIT_MS = 15_000;
 const ALL = "*";
 const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
@@ -33,9 +40,10 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
   key();
   const namespaces = namespacesOf(flags.namespaces);
   const own = ownCluster(flags.cluster, flags["cluster-namespace"]);
+  const pending = pendingPods(flags["pending-pods"], own);
   const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
   const app = await NestFactory.createApplicationContext(
-    operatorModule({ endpoint, key, namespaces, own, log }),
+    operatorModule({ endpoint, key, namespaces, own, pending, log }),
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);
@@ -71,6 +79,12 @@ function ownCluster(cluster: string, namespace: string): OwnCluster | undefined 
   if (LABEL.test(cluster) && LABEL.test(namespace)) return { cluster, namespace };
   const message = `--cluster and --cluster-namespace take names of Kubernetes, both or none of them, not "${cluster}" and "${namespace}".`;
   throw new AppError("invalid_value", message);
+}
+
+function pendingPods(file: string, own: OwnCluster | undefined): PendingPodSettings | undefined {
+  if (file === "") return undefined;
+  if (own) return readPendingPodSettings(file, process.env);
+  throw new AppError("invalid_value", "--pending-pods needs --cluster: its name is on the Pods.");
 }
 
 /** For autoscalers, where a Service leads the API server here. */

@@ -53,6 +53,12 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** How to read a job or a model. */
+export interface GetOptions extends CallOptions {
+  /** `stale` answers from the applied state of the master that answers. */
+  readonly consistency?: "strong" | "stale" | undefined;
+}
+
 /** Options of a change. Its key makes a retry harmless. */
 export interface ChangeOptions extends CallOptions {
   /** Absent: a random one for each call. */

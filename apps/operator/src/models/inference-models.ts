@@ -97,7 +97,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     { api }: Resources<InferenceModelObject>,
   ): Promise<{ readonly model: Model; readonly current: InferenceModelObject }> {
     const { spec } = object;
-    const present = await orNotFound(this.#heddle.models.get(id));
+    const present = await orNotFound(this.#get(id));
     const isRefused = object.status?.phase === "Refused";
     const isChanged = object.status?.observedGeneration !== object.metadata.generation;
     const isCarried = present && !isChanged && !isRefused;
@@ -120,6 +120,11 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     }
     const count = scale && { scaling: undefined, ...scale };
     await this.#heddle.models.register({ ...spec, ...fields, ...count, id } as ModelSpec);
-    return this.#heddle.models.get(id);
+    return this.#get(id);
+  }
+
+  /** A master that is behind would show what was changed here as changed back. */
+  #get(id: string): Promise<Model> {
+    return this.#heddle.models.get(id, { consistency: "strong" });
   }
 }

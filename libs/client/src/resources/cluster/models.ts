@@ -8,7 +8,7 @@ import type {
 import { readJsonEvents } from "../../json-events.ts";
 import { pathPart } from "../../path-part.ts";
 import { SILENCE_MS } from "../../server-sent-events.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
+import type { CallOptions, ChangeOptions, GetOptions, HttpTransport } from "../../transport.ts";
 
 /** A worker may try several sources before the first byte. */
 const PULL_START_TIMEOUT_MS = 120_000;
@@ -26,9 +26,9 @@ export class Models {
     return (await this.#transport.json<{ data: readonly Model[] }>(request)).data;
   }
 
-  get(id: string, { signal }: CallOptions = {}): Promise<Model> {
+  get(id: string, { signal, consistency }: GetOptions = {}): Promise<Model> {
     const path = `/models/${pathPart(id)}`;
-    return this.#transport.json({ method: "GET", path, signal });
+    return this.#transport.json({ method: "GET", path, signal, query: { consistency } });
   }
 
   /** Registers a model and its weights; repeated, it is the same model. */

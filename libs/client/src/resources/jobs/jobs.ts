@@ -11,7 +11,7 @@ import type { JobSpec, JobState } from "@heddle/contracts/api/job-spec";
 import { NotFoundError } from "../../errors.ts";
 import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
-import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
+import type { CallOptions, ChangeOptions, GetOptions, HttpTransport } from "../../transport.ts";
 import { type DownloadOptions, downloadArtifact } from "./job-artifacts.ts";
 import { type LogOptions, readLogs } from "./job-logs.ts";
 import { isTerminalPhase, type JobUpdate, type StreamOptions, streamJob } from "./job-stream.ts";
@@ -29,12 +29,6 @@ export interface JobFilters {
   readonly project?: string | undefined;
   readonly queue?: string | undefined;
   readonly name?: string | undefined;
-}
-
-/** How to read a job. */
-export interface GetOptions extends CallOptions {
-  /** `stale` answers from the applied state of the master that answers. */
-  readonly consistency?: "strong" | "stale" | undefined;
 }
 
 /** Which events of a job to list. */
