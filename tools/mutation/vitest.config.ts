@@ -32,5 +32,6 @@ export default defineConfig({
     // Tests count what they cover, which slows some of them a hundredfold; Stryker ends what hangs.
     testTimeout: 600_000,
     hookTimeout: 120_000,
+    expect: { poll: { timeout: 300_000 } },
   },
 });

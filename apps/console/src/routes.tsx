@@ -48,6 +48,11 @@ const routeTree = root.addChildren([
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/panels",
+    component: lazyRouteComponent(() => import("./plugins/panels-page.tsx"), "PanelsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/settings",
     component: lazyRouteComponent(() => import("./settings/settings-page.tsx"), "SettingsPage"),
   }),

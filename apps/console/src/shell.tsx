@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { statusQuery } from "./data/queries.ts";
+import { usePanels } from "./plugins/use-panels.ts";
 import { useSession } from "./session/session.ts";
 import { STRINGS } from "./strings.ts";
 import { StatusBadge } from "./ui/status-badge.tsx";
@@ -20,12 +21,16 @@ const PAGES = [
   ["/settings", STRINGS.pages.settings],
 ] as const;
 
+/** Offered where a plugin has one. */
+const PANELS = ["/panels", STRINGS.pages.panels] as const;
+
 const THEMES = ["system", "light", "dark"] as const;
 
 /** The frame of every page: navigation, the cluster's state, and the session. */
 export function Shell() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const content = useRef<HTMLElement>(null);
+  const pages = usePanels().length > 0 ? [...PAGES, PANELS] : PAGES;
   // A reader of the screen, and the keyboard, begin at the new page.
   useEffect(() => {
     content.current?.focus({ preventScroll: true });
@@ -45,7 +50,7 @@ export function Shell() {
         <SignOut />
       </header>
       <nav className="pages" aria-label={STRINGS.shell.navigation}>
-        {PAGES.map(([to, title]) => (
+        {pages.map(([to, title]) => (
           <Link key={to} to={to} activeOptions={{ exact: to === "/" }}>
             {title}
           </Link>
@@ -59,7 +64,7 @@ export function Shell() {
 }
 
 function titleOf(path: string): string {
-  const own = PAGES.find(([to]) => to !== "/" && path.startsWith(to));
+  const own = [...PAGES, PANELS].find(([to]) => to !== "/" && path.startsWith(to));
   if (path.startsWith("/submit")) return STRINGS.pages.submit;
   return own?.[1] ?? STRINGS.pages.overview;
 }

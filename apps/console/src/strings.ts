@@ -13,6 +13,7 @@ export const STRINGS = {
     events: "Events",
     controlPlane: "Control plane",
     settings: "Settings",
+    panels: "Panels",
   },
   shell: {
     skip: "Skip to the content",
@@ -131,6 +132,10 @@ export const STRINGS = {
     phase: "Phase",
     devices: "Devices",
     model: "Deployment",
+  },
+  panels: {
+    none: "No plugin of this master has a panel that you may see.",
+    of: (plugin: string) => `From the plugin ${plugin}`,
   },
   jobs: {
     table: "Jobs, newest first",

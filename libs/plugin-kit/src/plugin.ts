@@ -6,6 +6,7 @@ import type { PluginBlock } from "./points/blocks.ts";
 import type { CommandVerb } from "./points/commands.ts";
 import type { EventSink } from "./points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "./points/jobs.ts";
+import type { ConsolePanel } from "./points/panels.ts";
 import type { PluginRoute } from "./points/routes.ts";
 
 /** The API version that a plugin must declare. */
@@ -21,6 +22,7 @@ export const CAPABILITIES = [
   "environments",
   "commands",
   "blocks",
+  "console",
 ] as const;
 
 export type Capability = (typeof CAPABILITIES)[number];
@@ -70,6 +72,7 @@ export interface PluginApi<Config = unknown> {
     /** A kind of step of pipelines. */
     add<Config extends z.ZodObject>(block: PluginBlock<Config>): void;
   };
+  readonly console: { add(panel: ConsolePanel): void };
   /** For algorithms: only in trainers. */
   readonly toolkit: PluginToolkit;
 }

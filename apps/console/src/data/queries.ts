@@ -37,6 +37,14 @@ export function modelsQuery(heddle: Heddle) {
   });
 }
 
+/** What plugins a master has changes with its start alone. */
+export function pluginsQuery(heddle: Heddle) {
+  return queryOptions({
+    queryKey: ["plugins"],
+    queryFn: ({ signal }) => heddle.plugins.list({ signal }),
+  });
+}
+
 export function nodesQuery(heddle: Heddle) {
   return queryOptions({
     queryKey: ["nodes"],

@@ -1,5 +1,6 @@
 import type { PluginView } from "@heddle/contracts/api/plugins/plugins";
 import { useQuery } from "@tanstack/react-query";
+import { pluginsQuery } from "../data/queries.ts";
 import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCount } from "../ui/format.ts";
@@ -12,11 +13,7 @@ const REFRESH_MS = 5_000;
 /** The plugins of the master that serves this page, and how they failed. */
 export function PluginsCard() {
   const { heddle } = useSession();
-  const { data, error } = useQuery({
-    queryKey: ["plugins"],
-    queryFn: ({ signal }) => heddle.plugins.list({ signal }),
-    refetchInterval: REFRESH_MS,
-  });
+  const { data, error } = useQuery({ ...pluginsQuery(heddle), refetchInterval: REFRESH_MS });
   return (
     <Card title={text.plugins}>
       {!data && <Waiting error={error} />}

@@ -44,6 +44,7 @@ export const pluginDescription = z.object({
   environments: names,
   commands: z.array(z.object({ name, summary: text })).max(16),
   blocks: z.array(blockShape.extend({ config: jsonSchema })).max(16),
+  panels: z.array(z.object({ name, title: text, permission: text })).max(16),
 });
 
 export type PluginDescription = z.output<typeof pluginDescription>;
@@ -75,6 +76,9 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     environments: [...registry.environments.keys()],
     commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),
     blocks: [...registry.blocks.values()].map(describeBlock),
+    panels: [...registry.panels.values()].map(({ name, title, permission }) => {
+      return { name, title, permission };
+    }),
   };
 }
 

@@ -256,6 +256,14 @@ const REFUSALS = [
   ["declares no permission", () => write(routeOf("permission: undefined"))],
   ["declares the permission everything", () => write(routeOf('permission: "everything"'))],
   ["does not declare it", () => write(routeOf('permission: "public"'), "[]")],
+  [
+    "the panel p: its title is a text of 1 to 80 characters",
+    () => write('console.add({ name: "p", title: "", show() {} });', '["console"]'),
+  ],
+  [
+    "the route GET /console/p declares no permission",
+    () => write('console.add({ name: "p", title: "P", show() {} });', '["console"]'),
+  ],
   ["there is no capability magic", () => write("", '["magic"]')],
 ] as const;
 
@@ -265,7 +273,7 @@ function write(setup: string, capabilities = '["routes"]'): string {
     setup.startsWith("import") || setup.startsWith("process") ? [setup, ""] : ["", setup];
   writeFileSync(
     file,
-    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes }) { ${body} } };`,
+    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes, console }) { ${body} } };`,
   );
   return file;
 }

@@ -97,6 +97,7 @@ function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): Pl
     algorithms: { add: (name, algorithm) => registry.addAlgorithm(name, algorithm) },
     commands: { add: (verb) => registry.addCommand(verb) },
     blocks: { add: (block) => registry.addBlock(block as unknown as PluginBlock) },
+    console: { add: (panel) => registry.addPanel(panel) },
     toolkit: host.toolkit ?? NO_TOOLKIT,
   };
 }

@@ -1,4 +1,5 @@
 import { PERMISSIONS } from "@heddle/contracts/api/permission";
+import { panelSchema } from "@heddle/contracts/api/plugins/panels";
 import type { Environment } from "@heddle/training/environments/environment";
 import type { PluginAlgorithm } from "@heddle/training/plugins/plugin";
 import { z } from "zod";
@@ -7,6 +8,7 @@ import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { CommandVerb } from "../points/commands.ts";
 import type { EventSink } from "../points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "../points/jobs.ts";
+import type { ConsolePanel } from "../points/panels.ts";
 import type { PluginRoute } from "../points/routes.ts";
 
 /** Names of plugins and of what they add. */
@@ -28,6 +30,7 @@ export class Registry {
   readonly environments = new Map<string, () => Environment>();
   readonly commands = new Map<string, CommandVerb>();
   readonly blocks = new Map<string, PluginBlock>();
+  readonly panels = new Map<string, ConsolePanel>();
   readonly #capabilities: ReadonlySet<Capability>;
   readonly #builtIn: readonly string[];
 
@@ -39,6 +42,25 @@ export class Registry {
 
   addRoute(route: PluginRoute): void {
     this.#needs("routes");
+    this.#serve(route);
+  }
+
+  addPanel(panel: ConsolePanel): void {
+    this.#add("console", "panel", this.panels, panel, "show");
+    const { name, title, permission } = panel;
+    const isTitle = typeof title === "string" && title.length > 0 && title.length <= 80;
+    if (!isTitle) throw new Error(`the panel ${name}: its title is a text of 1 to 80 characters`);
+    this.#serve({
+      method: "GET",
+      path: `/console/${name}`,
+      permission,
+      summary: `The console's panel "${title}".`,
+      reply: panelSchema,
+      handle: ({ caller, signal }) => panel.show({ caller, signal }),
+    });
+  }
+
+  #serve(route: PluginRoute): void {
     checkRoute(route);
     const { method, path } = route;
     // Parameters of other names make no other route.

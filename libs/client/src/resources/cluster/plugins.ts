@@ -1,3 +1,4 @@
+import type { PanelView } from "@heddle/contracts/api/plugins/panels";
 import type { PluginView } from "@heddle/contracts/api/plugins/plugins";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, HttpTransport } from "../../transport.ts";
@@ -17,5 +18,11 @@ export class Plugins {
 
   get(name: string, { signal }: CallOptions = {}): Promise<PluginView> {
     return this.#transport.json({ method: "GET", path: `/plugins/${pathPart(name)}`, signal });
+  }
+
+  /** What a panel of the console shows now. */
+  panel(plugin: string, name: string, { signal }: CallOptions = {}): Promise<PanelView> {
+    const path = `/custom/${pathPart(plugin)}/console/${pathPart(name)}`;
+    return this.#transport.json({ method: "GET", path, signal });
   }
 }

@@ -33,6 +33,9 @@ const pluginSchema = z
     environments: names,
     commands: z.array(z.object({ name: z.string(), summary: z.string() })),
     blocks: names.describe("Kinds of steps of pipelines."),
+    panels: z
+      .array(z.object({ name: z.string(), title: z.string(), permission: z.string() }))
+      .describe("Panels of the console: `GET /api/v1/custom/PLUGIN/console/NAME`."),
     config_schema: z
       .record(z.string(), z.unknown())
       .nullable()
