@@ -31,6 +31,8 @@ export const ERROR_TABLE = {
   cancelled: { http: 499, grpc: 1, exit: 130, retryable: false },
   server_error: { http: 500, grpc: 13, exit: 1, retryable: true },
   engine_failed: { http: 502, grpc: 13, exit: 1, retryable: true },
+  /** The engine works, and failed this request, which may be why. */
+  answer_failed: { http: 502, grpc: 13, exit: 1, retryable: true },
   worker_lost: { http: 502, grpc: 14, exit: 7, retryable: true },
   overloaded: { http: 503, grpc: 8, exit: 7, retryable: true },
   unavailable: { http: 503, grpc: 14, exit: 7, retryable: true },

@@ -75,6 +75,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   cancelled: "The caller cancelled the request.",
   server_error: "A defect of the platform: report it with the request id.",
   engine_failed: "The model's engine failed; another replica may do better.",
+  answer_failed: "The model's engine works, and failed this request, which may be why.",
   worker_lost: "The worker ended before the answer did.",
   overloaded: "Queues are full; `retry-after` says when to try again.",
   unavailable:

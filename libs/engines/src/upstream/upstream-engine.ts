@@ -13,7 +13,7 @@ import {
 } from "@heddle/contracts/engine";
 import { type DoneEvent, UpstreamCall } from "./upstream-call.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
-import { AnswerFault, UpstreamFault } from "./upstream-fault.ts";
+import { UpstreamFault } from "./upstream-fault.ts";
 import { UpstreamHealth } from "./upstream-health.ts";
 import { type AnsweredRequest, answered, toUpstreamRequest } from "./upstream-request.ts";
 
@@ -139,8 +139,7 @@ export class UpstreamEngine implements Engine {
       return done;
     } catch (thrown) {
       const failure = toAppError(thrown);
-      if (failure instanceof AnswerFault) this.#health.onDoubt();
-      else this.#health.onFailure(failure);
+      this.#health.onFailure(failure);
       return failure;
     }
   }

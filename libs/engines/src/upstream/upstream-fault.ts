@@ -16,12 +16,9 @@ export class UpstreamFault extends AppError {
   }
 }
 
-/** Of an upstream that answers: the request may be why, so it is no sign of its health. */
-export class AnswerFault extends UpstreamFault {}
-
 /** What is no answer of the contract. A repetition would hardly be one. */
 export function garbage(what: string): UpstreamFault {
-  return new AnswerFault("engine_failed", `the model's upstream sent ${what}`, false);
+  return new UpstreamFault("answer_failed", `the model's upstream sent ${what}`, false);
 }
 
 /** The connection failed, or broke off. */
@@ -61,7 +58,7 @@ export function httpFault({ status, text, retryAfterMs, isProbed }: HttpFault): 
   if (status === 400 || status === 413 || status === 422) return refused(status, body);
   const why = explained(status);
   const message = `the model's upstream answered with status ${status}${why && `: ${why}`}`;
-  return new UpstreamFault("engine_failed", message, status === 408 || status >= 500);
+  return new UpstreamFault("answer_failed", message, status === 408 || status >= 500);
 }
 
 /** The fault that a stream has in place of an answer, or in the middle of it. */
@@ -73,9 +70,7 @@ export function streamedFault(error: unknown): UpstreamFault {
   }
   const isFull = status === 429 || status === 503 || code === "overloaded";
   const text = `the model's upstream failed: ${shown(message)}`;
-  return isFull
-    ? new UpstreamFault("overloaded", text, true)
-    : new AnswerFault("engine_failed", text, true);
+  return new UpstreamFault(isFull ? "overloaded" : "answer_failed", text, true);
 }
 
 /** The upstream found a fault in the request, which is the caller's. */

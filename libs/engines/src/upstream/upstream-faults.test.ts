@@ -169,7 +169,7 @@ describe("upstream: faults before the first byte", () => {
         reply.writeHead(status, { location: "http://10.0.0.1/" }).end(),
       );
       const { error } = await session.ask({ prompt: MESSAGES });
-      expect(error?.code).toBe("engine_failed");
+      expect(error?.code).toBe("answer_failed");
       expect(error?.message).toContain(said);
       expect(error?.message).not.toContain("sk-hidden");
     }
@@ -239,11 +239,11 @@ describe("upstream: faults after the first byte", () => {
       /event without end/,
     ],
   ];
-  it.each(faults)("%s is a failure, never a success, and not repeated", async (_, fault, said) => {
+  it.each(faults)("%s is a failure, never a success, and not repeated", async (of, fault, said) => {
     const { server, session } = await upstream({ maxRetries: 3 });
     server.script.push(fault);
     const { error, usage: counted, order } = await session.ask({ prompt: MESSAGES });
-    expect(error?.code).toBe("engine_failed");
+    expect(error?.code).toBe(of === "a lost connection" ? "engine_failed" : "answer_failed");
     expect(error?.message).toMatch(said);
     expect([counted, order.at(-1)]).toEqual([undefined, "failed"]);
     expect(server.bodies).toHaveLength(2);
@@ -381,9 +381,10 @@ describe("upstream: the port", () => {
     const garbled: Handler = (reply) => void stream(reply, delta({ content: "x" }), "{").end();
     const failed: Handler = (reply) =>
       void stream(reply, { error: { code: 500, message: "no parse" } }).end();
-    for (const fault of [garbled, failed, garbled, failed, garbled]) {
+    const refused: Handler = (reply) => void reply.writeHead(500).end();
+    for (const fault of [garbled, failed, refused, refused, refused]) {
       server.script.push(fault);
-      expect((await session.ask({ prompt: MESSAGES })).error?.code).toBe("engine_failed");
+      expect((await session.ask({ prompt: MESSAGES })).error?.code).toBe("answer_failed");
     }
     const asked = server.bodies.length;
     await eventually(() => server.bodies.length > asked, "it is probed");

@@ -57,6 +57,7 @@ export class UpstreamHealth {
 
   /** Counts what is the upstream's fault, and no request's. */
   onFailure(reason: AppError): void {
+    if (reason.code === "answer_failed") this.#doubt();
     if (reason.code !== "engine_failed") return;
     this.#failures++;
     if (!this.#isUp) return;
@@ -66,7 +67,7 @@ export class UpstreamHealth {
   }
 
   /** Brings the next probe forward, once: it decides. */
-  onDoubt(): void {
+  #doubt(): void {
     if (!this.#isUp || this.#isDoubted) return;
     this.#plan(PROBE_BACKOFF.baseMs);
     this.#isDoubted = true;

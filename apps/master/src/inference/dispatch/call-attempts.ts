@@ -30,7 +30,7 @@ interface FailedAttempt {
  * - `worker_lost` excludes none: the connection broke, and a ready replica has a new one.
  * - A refusal excludes the replica until its node sends another report.
  * - `engine_failed` excludes the replica for good: a restarted engine has another holder, and one
- *   with the same holder by then has not crashed.
+ *   with the same holder by then has not crashed. `answer_failed` does too: it would fail again.
  */
 export class CallAttempts {
   #failures = 0;
@@ -52,10 +52,11 @@ export class CallAttempts {
     const failed: FailedAttempt = { failure, node };
     this.#last = failed;
     if (failure.code === "worker_lost") this.#failures += 1;
-    else if (failure.code === "engine_failed") {
+    else if (failure.code === "engine_failed" || failure.code === "answer_failed") {
       this.#failures += 1;
-      // The next report may have been sent before the call failed.
-      this.#excluded.set(holder, { failed, reports: reports + 1 });
+      // An engine that answers runs. Of another, the next report may be older than its failure.
+      const shown = failure.code === "answer_failed" ? -1 : reports + 1;
+      this.#excluded.set(holder, { failed, reports: shown });
     } else if (refusalCodes.has(failure.code)) {
       this.#refusals += 1;
       this.#excluded.set(holder, { failed: undefined, reports: sent.reports });

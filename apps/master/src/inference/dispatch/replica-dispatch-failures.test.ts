@@ -44,6 +44,22 @@ test("dispatch: after three failures the last one is reported, with its node", a
   expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2 });
 });
 
+test("dispatch: requests that an engine fails to answer hold up no others", async () => {
+  const only = new ScriptedReplica("a");
+  const cause = Array.from({ length: 12 }, () => [failed("answer_failed")]);
+  only.answers = [...cause, [STARTED, DONE]];
+  const { start } = dispatchOver([only]);
+  for (let sent = 1; sent <= cause.length; sent++) {
+    const refused = start();
+    await soon();
+    expect(refused.error).toMatchObject({ code: "answer_failed" });
+    expect(only.deadlines).toHaveLength(sent);
+  }
+  const other = start();
+  await soon();
+  expect(other.answer?.node).toBe("a");
+});
+
 test("dispatch: an invalid or cancelled call fails at once", async () => {
   const [bad, other] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
   bad.answers = [[failed("context_length_exceeded")]];

@@ -94,7 +94,7 @@ describe("LoRA adapters over one loaded model", () => {
       base.ask({ prompt: PROMPT, ...LONG }),
     ]);
     expect(broken.error).toMatchObject({
-      code: "engine_failed",
+      code: "answer_failed",
       message: expect.stringContaining("the adapter cannot be used with this model"),
     });
     expect(sound.error).toBeUndefined();

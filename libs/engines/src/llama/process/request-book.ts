@@ -69,10 +69,13 @@ const CROWDED =
   "this replica runs calls of as many adapters as it has room for (128, and 2 GiB of files); try again when some have ended";
 
 /** Why the engine thread ended a request. */
-const REASONS: ReadonlyMap<number, readonly ["engine_failed" | "overloaded", string]> = new Map([
+const REASONS: ReadonlyMap<
+  number,
+  readonly ["engine_failed" | "answer_failed" | "overloaded", string]
+> = new Map([
   [ENDED_BROKEN, ["engine_failed", BROKEN]],
-  [ENDED_STUCK, ["engine_failed", STUCK]],
-  [ENDED_UNFIT, ["engine_failed", UNFIT]],
+  [ENDED_STUCK, ["answer_failed", STUCK]],
+  [ENDED_UNFIT, ["answer_failed", UNFIT]],
   [ENDED_CROWDED, ["overloaded", CROWDED]],
 ]);
 
