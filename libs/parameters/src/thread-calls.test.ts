@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { MessageChannel, type Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import { afterEach, expect, test } from "vitest";
@@ -49,6 +50,13 @@ test("calls: each gets its own answer, in whatever order they arrive", async () 
 test("calls: an error has its code and text", async () => {
   const expected = { code: "not_found", message: "none is there" };
   await expect(sides().calls.call("fail", undefined)).rejects.toMatchObject(expected);
+});
+
+test("calls: an ended one leaves no listener on its signal", async () => {
+  const { calls } = sides();
+  const { signal } = new AbortController();
+  for (let n = 0; n < 3; n++) await calls.call("double", n, signal);
+  expect(getEventListeners(signal, "abort")).toEqual([]);
 });
 
 test("calls: an abort reaches its own call only", async () => {

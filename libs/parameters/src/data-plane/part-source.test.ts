@@ -104,3 +104,13 @@ test("source: a peer with another token is closed and counted", async () => {
   await expect.poll(() => one.unauthenticated).toBe(1);
   await expect.poll(() => foreign.open).toBe(false);
 });
+
+test("source: a closed one ends its connections and takes no other", async () => {
+  const one = await source();
+  const [unix = "", tcp = ""] = one.addresses;
+  const connection = await DataConnection.open(tcp, TOKEN, never);
+  opened.push(connection);
+  await one.close();
+  await expect.poll(() => connection.open).toBe(false);
+  for (const address of [unix, tcp]) await expect(ask(address, 0, 4)).rejects.toThrow(/connect/);
+});
