@@ -241,7 +241,7 @@ test("event sinks get every event in order, at least once, also after a restart"
   const created = () => delivered().filter(({ type }) => type === "KEY_CREATE").length;
   await cluster.createKey({ scopes: ["jobs:read"] });
   // Delivered twice: the process ended before it had answered.
-  await eventually(async () => created() >= 3, "keys are in the sink", 30_000);
+  await eventually(async () => created() >= 3, "keys are in the sink");
   await cluster.stop(cluster.master);
   await cluster.startMaster();
   const before = created();
@@ -251,11 +251,11 @@ test("event sinks get every event in order, at least once, also after a restart"
   });
   const { id } = (await made.json()) as { id: string };
   await cluster.request("DELETE", `/api/v1/keys/${id}`);
-  await eventually(async () => created() > before, "the later key is in the sink", 30_000);
+  await eventually(async () => created() > before, "the later key is in the sink");
   const places = [...new Set(delivered().map(({ sequence }) => Number(sequence)))];
   expect(places).toEqual(Array.from({ length: places.length }, (_, at) => at));
-  const keys = () => readFileSync(`${file}.keys`, "utf8");
-  await eventually(async () => keys() === "KEY_REVOKE\n", "the other sink has one event");
+  await eventually(async () => existsSync(`${file}.keys`), "the other sink has its event");
+  expect(readFileSync(`${file}.keys`, "utf8")).toMatch(/^(KEY_REVOKE\n)+$/);
   await eventually(async () => (await cluster.metric("heddle_plugin_sink_lag")) < 5, "it follows");
 });
 
