@@ -1,6 +1,8 @@
 import { Argument, type Command } from "commander";
 import type { Lazy } from "./cluster-verbs.ts";
 
+const OF_PROJECT = "whose model it is (default: a model of the cluster)";
+
 /** Adds `heddle limits ...`. */
 export function addLimits(program: Command, lazy: Lazy): void {
   const limits = program
@@ -10,10 +12,11 @@ export function addLimits(program: Command, lazy: Lazy): void {
     .command("list")
     .description("list what has limits or prices")
     .action(lazy(async () => (await import("./commands/limits.ts")).listLimits));
-  subject(limits.command("get").description("show the limits of a key, project or model")).action(
-    lazy(async () => (await import("./commands/limits.ts")).getLimits),
-  );
+  subject(limits.command("get").description("show the limits of a key, project or model"))
+    .option("--project <name>", OF_PROJECT)
+    .action(lazy(async () => (await import("./commands/limits.ts")).getLimits));
   subject(limits.command("set").description("replace the limits; unset options remove theirs"))
+    .option("--project <name>", OF_PROJECT)
     .option("--requests-per-minute <n>", "maximum requests in a minute")
     .option("--tokens-per-minute <n>", "maximum tokens in a minute, input and output")
     .option("--concurrency <n>", "maximum calls at once")

@@ -3,6 +3,27 @@
 export const LIMITED_KINDS = ["key", "project", "model"] as const;
 export type LimitedKind = (typeof LIMITED_KINDS)[number];
 
+/** What limits are of: a key by its id, a project by its name, a model by its id. */
+export interface LimitedSubject {
+  readonly kind: LimitedKind;
+  readonly name: string;
+  /** Whose model it is; absent for one of the whole cluster. */
+  readonly project?: string | undefined;
+}
+
+/** `key:ID`, `project:NAME`, `model:ID` or, of a project's own model, `model:PROJECT ID`. */
+export function subjectId({ kind, name, project }: LimitedSubject): string {
+  return project === undefined ? `${kind}:${name}` : `${kind}:${project} ${name}`;
+}
+
+/** The subject of an id, whose parts have no spaces. */
+export function limitedSubjectOf(id: string): LimitedSubject {
+  const at = id.indexOf(":");
+  const kind = id.slice(0, at) as LimitedKind;
+  const [project, name] = id.slice(at + 1).split(" ");
+  return name === undefined ? { kind, name: project! } : { kind, name, project };
+}
+
 /** Periods of budgets, in UTC. */
 export const BUDGET_PERIODS = ["day", "month", "total"] as const;
 export type BudgetPeriod = (typeof BUDGET_PERIODS)[number];

@@ -1,5 +1,5 @@
 import type { ErrorCode } from "@heddle/base/errors";
-import type { LimitedKind } from "@heddle/contracts/limits";
+import type { LimitedSubject } from "@heddle/contracts/limits";
 import type { ScalingTargets } from "@heddle/scheduler/serving/replica-count";
 import type { AccessCommand, ServiceCommand, SessionCommand } from "./access/records.ts";
 import type { AuditCommand } from "./audit/records.ts";
@@ -60,13 +60,11 @@ export type CatalogCommand =
       readonly expiresAtMs: number;
     }
   /** Replaces the limits of a key, or the record of a project or a model. */
-  | {
+  | (LimitedSubject & {
       readonly type: "limits.set";
       readonly atMs: number;
-      readonly kind: LimitedKind;
-      readonly name: string;
       readonly record: LimitsRecord;
-    }
+    })
   /** The present sums of a master. */
   | {
       readonly type: "usage.put";

@@ -1,12 +1,12 @@
 import {
   BUDGET_PERIODS,
-  type LimitedKind,
   type Limits,
   MAX_BUDGET,
   MAX_PRICE,
   NANOS,
   NANOS_PER_MILLION,
   type Prices,
+  subjectId,
 } from "@heddle/contracts/limits";
 import { LIMITS_SUBJECTS } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
@@ -16,20 +16,18 @@ import type { ControlState } from "./state.ts";
 const MAX_RECORDS = 20_000;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/;
 
-/** The key of a project's or a model's record in the state. */
-export function limitsKey(subject: { readonly kind: LimitedKind; readonly name: string }): string {
-  return `${subject.kind}:${subject.name}`;
-}
-
 export function setLimits(
   state: Pick<ControlState, "keys" | "limits">,
   command: Extract<CatalogCommand, { type: "limits.set" }>,
 ): ControlReply {
-  const { kind, name, record } = command;
+  const { kind, name, project, record } = command;
   const fault = limitsFault(record.limits, LIMITS_SUBJECTS) ?? pricesFault(record.prices);
   if (fault) return refuse("invalid_value", fault);
   if (record.prices && kind !== "model") {
     return refuse("invalid_value", `a ${kind} has no prices, models have`, "prices");
+  }
+  if (project !== undefined && kind !== "model") {
+    return refuse("invalid_value", `a ${kind} is of no project, models are`, "project");
   }
   if (kind === "key") {
     const key = state.keys.get(name);
@@ -38,7 +36,7 @@ export function setLimits(
     return ACCEPTED;
   }
   if (!NAME.test(name)) return refuse("invalid_value", `no ${kind} can have that name`, "name");
-  const at = limitsKey(command);
+  const at = subjectId(command);
   if (!record.prices && Object.values(record.limits).every((each) => each === undefined)) {
     state.limits.delete(at);
     return ACCEPTED;

@@ -1,8 +1,8 @@
 import { settingValue } from "@heddle/contracts/api/settings";
+import { subjectId } from "@heddle/contracts/limits";
 import { BOUNDED_RECORDS, HARDENED, versionOf } from "./cluster-version.ts";
 import { type ControlCommand, type Refusal, refuse } from "./command.ts";
 import { HashedMap, storedBytes } from "./hashed-map.ts";
-import { limitsKey } from "./limits.ts";
 import { modelKey } from "./model-names.ts";
 import { secretKey } from "./secrets/records.ts";
 import type { ControlState } from "./state.ts";
@@ -221,7 +221,7 @@ function addsRecord(state: ControlState, command: ControlCommand): boolean {
     case "secret.set":
       return !state.secrets.has(secretKey(command));
     case "limits.set":
-      return !state.limits.has(limitsKey(command));
+      return !state.limits.has(subjectId(command));
     case "model.register":
       return !state.models.has(modelKey(state, command.model.id, command.model.project));
     case "node.join":

@@ -31,7 +31,7 @@ export interface ControlState extends JobsState {
   readonly deployments: Map<string, DeploymentRecord>;
   /** By name; a setting without a record has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
-  /** Limits of projects and models, by `limitsKey`. */
+  /** Limits of projects and models, by `subjectId`. */
   readonly limits: Map<string, LimitsRecord>;
   /** Sums of usage of all masters, by day, master, key, project and model. */
   readonly usage: Map<string, MasterUsage>;

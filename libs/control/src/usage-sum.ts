@@ -7,6 +7,8 @@ export interface UsageSum {
   readonly owner: string;
   readonly project: string;
   readonly model: string;
+  /** Whether the model is the project's own, not one of the whole cluster. */
+  readonly isOwnModel?: boolean | undefined;
   readonly calls: number;
   readonly failed: number;
   readonly promptTokens: number;

@@ -29,8 +29,9 @@ export function putUsage(
   return ACCEPTED;
 }
 
-function usageKey(master: number, { day, key, project, model }: UsageSum): string {
-  return `${day} ${master} ${key} ${project} ${model}`;
+function usageKey(master: number, sum: UsageSum): string {
+  const { day, key, project, model, isOwnModel } = sum;
+  return `${day} ${master} ${key} ${project} ${model}${isOwnModel ? " own" : ""}`;
 }
 
 /** Makes room for a sum of that day; false if there is no earlier one. */

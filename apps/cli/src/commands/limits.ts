@@ -9,6 +9,7 @@ import { type Column, printRow, printRows } from "../output/rows.ts";
 const COLUMNS: readonly Column<LimitedView>[] = [
   { header: "KIND", value: ({ kind }) => kind },
   { header: "NAME", value: ({ name }) => name },
+  { header: "PROJECT", value: ({ project }) => project ?? "" },
   { header: "REQUESTS/MIN", value: (row) => textOrNone(row.requests_per_minute) },
   { header: "TOKENS/MIN", value: (row) => textOrNone(row.tokens_per_minute) },
   { header: "CONCURRENCY", value: (row) => textOrNone(row.concurrency) },
@@ -29,7 +30,9 @@ export async function listLimits(command: Command): Promise<number> {
 export async function getLimits(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const [kind = "", name = ""] = command.args;
-  printRow(await heddle.limits.get(kind as LimitedKind, name), COLUMNS, format, data);
+  const { project } = command.opts<{ project?: string }>();
+  const limited = await heddle.limits.get(kind as LimitedKind, name, { project });
+  printRow(limited, COLUMNS, format, data);
   return 0;
 }
 
@@ -37,8 +40,10 @@ export async function getLimits(command: Command): Promise<number> {
 export async function setLimitsCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const [kind = "", name = ""] = command.args;
-  const settings = settingsOf(command.opts() as Record<string, string | undefined>);
-  printRow(await heddle.limits.set(kind as LimitedKind, name, settings), COLUMNS, format, data);
+  const { project, ...flags } = command.opts<Record<string, string | undefined>>();
+  const settings = settingsOf(flags);
+  const limited = await heddle.limits.set(kind as LimitedKind, name, settings, { project });
+  printRow(limited, COLUMNS, format, data);
   return 0;
 }
 

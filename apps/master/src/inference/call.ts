@@ -175,6 +175,7 @@ export class AdmittedCall {
       owner: reservation.owner === key.id ? undefined : reservation.owner,
       project: key.project ?? DEFAULT_PROJECT,
       model: this.#parts.model.id,
+      isOwnModel: this.#parts.model.project === undefined ? undefined : true,
       node: this.#node,
       ...used,
       cost: reservation.costOf(used),

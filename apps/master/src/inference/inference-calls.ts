@@ -214,7 +214,7 @@ export class InferenceCalls {
     const priority = priorityOfRequest(http, wanted.tier);
     try {
       const tokens = { promptTokens, completionTokens: outputTokens };
-      await limits.reserve(reservation, model.id, tokens);
+      await limits.reserve(reservation, model, tokens);
     } catch (thrown) {
       reply.headers(limits.headersOf(caller));
       accounting.metrics.failed(model.id, toAppError(thrown).code);
@@ -254,7 +254,7 @@ export class InferenceCalls {
   ): number | undefined {
     const caller = requestCaller(http);
     if (asked !== undefined) return asked;
-    const affordable = this.parts.limits.affordableOutput(caller, model.id, promptTokens);
+    const affordable = this.parts.limits.affordableOutput(caller, model, promptTokens);
     if (affordable === undefined) return undefined;
     return Math.max(1, Math.min(DEFAULT_OUTPUT_TOKENS, Math.floor(affordable / choices)));
   }

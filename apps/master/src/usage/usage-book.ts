@@ -1,4 +1,4 @@
-import type { LimitedKind } from "@heddle/contracts/limits";
+import { type LimitedSubject, subjectId } from "@heddle/contracts/limits";
 import type { UsageSum } from "@heddle/control/usage-sum";
 import { dayOf, dayText, type UsageRow } from "./usage-row.ts";
 
@@ -29,9 +29,10 @@ export class UsageBook {
   }
 
   add(sum: UsageSum): void {
-    this.#addCost("key", sum.owner, sum);
-    this.#addCost("project", sum.project, sum);
-    this.#addCost("model", sum.model, sum);
+    const { owner, project, model, isOwnModel } = sum;
+    this.#addCost({ kind: "key", name: owner }, sum);
+    this.#addCost({ kind: "project", name: project }, sum);
+    this.#addCost({ kind: "model", name: model, project: isOwnModel ? project : undefined }, sum);
     const sums = this.#sumsOf(sum.day);
     const known = sums.get(nameOf(sum));
     if (known) {
@@ -77,7 +78,7 @@ export class UsageBook {
     if (this.#size >= MAX_SUMS) this.#dropOldest();
     const isFull = this.#size >= MAX_SUMS;
     const kept = isFull
-      ? { ...sum, key: OTHER, owner: OTHER, project: OTHER, model: OTHER }
+      ? { ...sum, key: OTHER, owner: OTHER, project: OTHER, model: OTHER, isOwnModel: undefined }
       : { ...sum };
     const known = sums.get(nameOf(kept));
     if (known) {
@@ -91,9 +92,9 @@ export class UsageBook {
   }
 
   /** What the calls of a subject have cost in a period such as `2026-11`, in nano-units. */
-  costOf({ kind, name }: { readonly kind: LimitedKind; readonly name: string }, period: string) {
+  costOf(subject: LimitedSubject, period: string) {
     let cost = 0;
-    for (const [day, amount] of this.#costs.get(`${kind}:${name}`) ?? []) {
+    for (const [day, amount] of this.#costs.get(subjectId(subject)) ?? []) {
       if (period === "total" || dayText(day).startsWith(period)) cost += amount;
     }
     return cost;
@@ -141,9 +142,9 @@ export class UsageBook {
     return sums;
   }
 
-  #addCost(kind: LimitedKind, name: string, { day, cost }: UsageSum): void {
+  #addCost(subject: LimitedSubject, { day, cost }: UsageSum): void {
     if (cost === 0) return;
-    const id = `${kind}:${name}`;
+    const id = subjectId(subject);
     const days = this.#costs.get(id) ?? new Map<number, number>();
     this.#costs.set(id, days);
     days.set(day, (days.get(day) ?? 0) + cost);
@@ -158,6 +159,7 @@ function sumOf(row: UsageRow): UsageSum {
     // Rows of earlier versions have neither a project nor a cost.
     project: row.project ?? "default",
     model: row.model,
+    ...(row.isOwnModel && { isOwnModel: true }),
     calls: 1,
     failed: row.errorCode === undefined ? 0 : 1,
     promptTokens: row.promptTokens,
@@ -167,8 +169,8 @@ function sumOf(row: UsageRow): UsageSum {
   };
 }
 
-function nameOf({ key, project, model }: UsageSum): string {
-  return `${key}\n${project}\n${model}`;
+function nameOf({ key, project, model, isOwnModel }: UsageSum): string {
+  return `${key}\n${project}\n${model}${isOwnModel ? "\nown" : ""}`;
 }
 
 function addTo(sum: Writable<UsageSum>, other: UsageSum, sign: 1 | -1): void {

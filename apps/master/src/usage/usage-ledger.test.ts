@@ -51,13 +51,20 @@ it("usage ledger: a restart has the sums, and those of rows behind them", async 
   await first.ledger.onApplicationShutdown();
   // What a master that crashed had written after its sums, with a cut row.
   const [file] = await readdir(rowsOf(directory));
-  const later = JSON.stringify({ ...row, owner: "first", errorCode: "cancelled" });
+  const later = JSON.stringify({
+    ...row,
+    owner: "first",
+    isOwnModel: true,
+    errorCode: "cancelled",
+  });
   await appendFile(join(rowsOf(directory), file as string), `${later}\n{"atMs":1`);
   const second = await reopened(directory);
   expect(second.book.costOf({ kind: "key", name: "k" }, "total")).toBe(21);
   expect(second.book.costOf({ kind: "key", name: "first" }, "total")).toBe(7);
   expect(second.book.costOf({ kind: "project", name: "p" }, "total")).toBe(28);
   expect(second.book.costOf({ kind: "model", name: "m0" }, "2020-01")).toBe(0);
+  expect(second.book.costOf({ kind: "model", name: "m" }, "total")).toBe(0);
+  expect(second.book.costOf({ kind: "model", name: "m", project: "p" }, "total")).toBe(7);
   await second.ledger.onApplicationShutdown();
   const third = await reopened(directory);
   const sums = [...third.book.between(DAY, DAY)];

@@ -9,6 +9,8 @@ export interface UsageRow {
   readonly owner?: string | undefined;
   readonly project: string;
   readonly model: string;
+  /** Whether the model is the project's own, not one of the whole cluster. */
+  readonly isOwnModel?: boolean | undefined;
   /** The worker that answered; absent if none was reached. */
   readonly node: string | undefined;
   readonly promptTokens: number;

@@ -1,4 +1,5 @@
 import type { Limits } from "@heddle/contracts/limits";
+import { subjectId } from "@heddle/contracts/limits";
 import { type RateLimiter, type RateRefusal, RateReservation } from "../rate-limiter.ts";
 import {
   type Amounts,
@@ -7,7 +8,6 @@ import {
   type LimitStore,
   type Subject,
   type SubjectView,
-  subjectId,
 } from "./limit-store.ts";
 import type { OwnSpend } from "./own-spend.ts";
 

@@ -1,10 +1,8 @@
-import type { LimitedKind, Limits } from "@heddle/contracts/limits";
+import type { LimitedSubject, Limits } from "@heddle/contracts/limits";
 import type { LimitView } from "../rate-limiter.ts";
 
 /** Whose limits a call counts for: its key, its project or its model. */
-export interface Subject {
-  readonly kind: LimitedKind;
-  readonly name: string;
+export interface Subject extends LimitedSubject {
   /** Over all masters. */
   readonly limits: Limits;
 }
@@ -55,8 +53,4 @@ export interface LimitStore {
   views(subjects: readonly Subject[]): readonly SubjectView[];
   /** What is left of the subject's budget, as far as this master knows; undefined without one. */
   budgetLeft(subject: Subject): number | undefined;
-}
-
-export function subjectId({ kind, name }: Pick<Subject, "kind" | "name">): string {
-  return `${kind}:${name}`;
 }

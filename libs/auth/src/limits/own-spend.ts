@@ -1,5 +1,5 @@
-import { type BudgetPeriod, periodOf } from "@heddle/contracts/limits";
-import { type Subject, subjectId } from "./limit-store.ts";
+import { type BudgetPeriod, periodOf, subjectId } from "@heddle/contracts/limits";
+import type { Subject } from "./limit-store.ts";
 
 export interface OwnSpendOptions {
   /** What this master's ended calls have cost in a period, in nano-units. */

@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { PROJECT_NAME, SUBJECT_NAME } from "../roles.ts";
+import { SUBJECT_NAME } from "../roles.ts";
 import { grantable, roleName } from "./access/roles.ts";
 import { serviceName } from "./access/service-accounts.ts";
 import { limitMembers, limitsSchema } from "./limits/limits.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
-import { pageQuery, pageSchema, time } from "./parameters.ts";
+import { pageQuery, pageSchema, projectName, time } from "./parameters.ts";
 
 const environment = z
   .string()
@@ -64,9 +64,7 @@ export const createKeyRequest = z
       .max(1000)
       .default([])
       .describe("Ids of the models that the key may call; empty for all."),
-    project: z
-      .string()
-      .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
+    project: projectName
       .default("default")
       .describe(
         "The project that the key is bound to, and whose limits its calls count for. Only an administrator of the cluster in `default` has all projects.",

@@ -1,6 +1,12 @@
 import { z } from "zod";
+import { PROJECT_NAME } from "../roles.ts";
 
 /** Query parameters and list formats that several operations share. */
+
+/** The name of a project. */
+export const projectName = z
+  .string()
+  .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`");
 
 /** A whole number in a query. */
 export function integerParameter(

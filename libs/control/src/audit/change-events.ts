@@ -33,10 +33,10 @@ const RULES: Rules = {
       successor: key.id,
       expires_at: new Date(expiresAtMs).toISOString(),
     }),
-  "limits.set": ({ kind, name, record }, { keys }) => ({
+  "limits.set": ({ kind, name, project, record }, { keys }) => ({
     type: "LIMITS_CHANGE",
     subject: `${kind}s/${name}`,
-    project: kind === "project" ? name : kind === "key" ? keys.get(name)?.project : undefined,
+    project: kind === "project" ? name : kind === "key" ? keys.get(name)?.project : project,
     data: { limits: record.limits, ...(record.prices && { prices: record.prices }) },
   }),
   "model.register": ({ model, deployment, replaces }, state) => ({

@@ -1,6 +1,6 @@
 import type { PastCollection, PastState } from "@heddle/contracts/api/history/state";
 import { CLUSTER_SETTINGS, type SettingName } from "@heddle/contracts/api/settings";
-import type { LimitedKind } from "@heddle/contracts/limits";
+import { limitedSubjectOf } from "@heddle/contracts/limits";
 import type { BindingName } from "@heddle/control/access/records";
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
@@ -71,10 +71,7 @@ const COLLECTIONS: Readonly<
       ...viewSetting(name, settings.get(name)),
     })),
   limits: ({ limits }) =>
-    [...limits].map(([id, record]) => {
-      const at = id.indexOf(":");
-      return viewLimited(id.slice(0, at) as LimitedKind, id.slice(at + 1), record);
-    }),
+    [...limits].map(([id, record]) => viewLimited(limitedSubjectOf(id), record)),
   projects: ({ projects }, nowMs, { storage }) =>
     [...projects.values()].map((project) => viewProject(project, storage, nowMs)),
   models: ({ models, deployments }) =>

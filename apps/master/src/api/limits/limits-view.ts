@@ -1,10 +1,11 @@
 import type { LimitedView, LimitSettings, LimitsView } from "@heddle/contracts/api/limits/limits";
 import {
-  type LimitedKind,
+  type LimitedSubject,
   type Limits,
   NANOS,
   NANOS_PER_MILLION,
   type Prices,
+  subjectId,
 } from "@heddle/contracts/limits";
 import type { LimitsRecord } from "@heddle/control/state";
 
@@ -37,15 +38,15 @@ export function viewLimits({ budget, ...limits }: Limits): LimitsView {
 }
 
 export function viewLimited(
-  kind: LimitedKind,
-  name: string,
+  subject: LimitedSubject,
   { limits, prices }: LimitsRecord,
 ): LimitedView {
   return {
     object: "limits",
-    id: `${kind}:${name}`,
-    kind,
-    name,
+    id: subjectId(subject),
+    kind: subject.kind,
+    name: subject.name,
+    project: subject.project ?? null,
     ...viewLimits(limits),
     prices: prices
       ? { input: prices.input / NANOS_PER_MILLION, output: prices.output / NANOS_PER_MILLION }

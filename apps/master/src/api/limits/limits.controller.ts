@@ -2,9 +2,14 @@ import { AppError } from "@heddle/base/errors";
 import { type LimitedView, limitOperations } from "@heddle/contracts/api/limits/limits";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import type { Page } from "@heddle/contracts/api/parameters";
-import { LIMITED_KINDS, type LimitedKind } from "@heddle/contracts/limits";
-import { LIMITS_SUBJECTS, versionOf } from "@heddle/control/cluster-version";
-import { limitsKey } from "@heddle/control/limits";
+import {
+  LIMITED_KINDS,
+  type LimitedKind,
+  type LimitedSubject,
+  limitedSubjectOf,
+  subjectId,
+} from "@heddle/contracts/limits";
+import { LIMITS_SUBJECTS, SCOPES_MODELS, versionOf } from "@heddle/control/cluster-version";
 import type { LimitsRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
@@ -36,14 +41,18 @@ export class LimitsController {
   }
 
   @Serves(limitOperations.get)
-  get(@Param("kind") kindText: string, @Param("name") name: string): LimitedView {
-    const kind = kindOf(kindText);
+  get(
+    @Param("kind") kind: string,
+    @Param("name") name: string,
+    @Query() { project }: QueryOf<typeof limitOperations.get>,
+  ): LimitedView {
+    const subject = limitedSubject(kind, name, project);
     const { keys, limits } = this.#control.state;
-    if (kind !== "key") {
-      return viewLimited(kind, name, limits.get(limitsKey({ kind, name })) ?? { limits: {} });
+    if (subject.kind !== "key") {
+      return viewLimited(subject, limits.get(subjectId(subject)) ?? { limits: {} });
     }
     const key = keys.get(name);
-    if (key) return viewLimited(kind, name, { limits: key.limits });
+    if (key) return viewLimited(subject, { limits: key.limits });
     throw new AppError("not_found", `No key has the id ${JSON.stringify(name.slice(0, 50))}.`);
   }
 
@@ -51,15 +60,17 @@ export class LimitsController {
   set(
     @Param("kind") kind: string,
     @Param("name") name: string,
+    @Query() { project }: QueryOf<typeof limitOperations.set>,
     @Req() request: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<LimitedView> {
-    const requested = () => this.#change(kindOf(kind), name, request);
+    const requested = () => this.#change(limitedSubject(kind, name, project), request);
     return this.#changes.make(request, reply, requested, (answer) => answer);
   }
 
-  #change(kind: LimitedKind, name: string, request: CallerRequest): RequestedChange<LimitedView> {
-    this.#checkVersion();
+  #change(subject: LimitedSubject, request: CallerRequest): RequestedChange<LimitedView> {
+    this.#checkVersion(subject.project === undefined ? LIMITS_SUBJECTS : SCOPES_MODELS);
+    const { kind } = subject;
     const { prices, ...limits } = bodyOf(limitOperations.set, request);
     if (prices && kind !== "model") {
       const message = `Invalid value for 'prices': a ${kind} has none, models have.`;
@@ -69,8 +80,8 @@ export class LimitsController {
       limits: limitsOf(limits),
       ...(prices && { prices: pricesOf(prices) }),
     };
-    const command = { type: "limits.set" as const, atMs: Date.now(), kind, name, record };
-    return { command, answer: viewLimited(kind, name, record) };
+    const command = { type: "limits.set" as const, atMs: Date.now(), ...subject, record };
+    return { command, answer: viewLimited(subject, record) };
   }
 
   *#limited(): Generator<LimitedView, void> {
@@ -78,21 +89,29 @@ export class LimitsController {
     for (const { id: name, limits: own, revokedAtMs } of keys.values()) {
       const isLimited = Object.values(own).some((each) => each !== undefined);
       if (!isLimited || revokedAtMs !== undefined) continue;
-      yield viewLimited("key", name, { limits: own });
+      yield viewLimited({ kind: "key", name }, { limits: own });
     }
-    for (const [id, record] of limits) {
-      const at = id.indexOf(":");
-      const [kind, name] = [id.slice(0, at), id.slice(at + 1)];
-      yield viewLimited(kind as LimitedKind, name, record);
-    }
+    for (const [id, record] of limits) yield viewLimited(limitedSubjectOf(id), record);
   }
 
-  #checkVersion(): void {
-    if (versionOf(this.#control.state) >= LIMITS_SUBJECTS) return;
+  #checkVersion(needed: number): void {
+    if (versionOf(this.#control.state) >= needed) return;
     const message =
       "The masters set no limits of that kind yet: that begins when all of them run this build.";
     throw new AppError("unavailable", message);
   }
+}
+
+function limitedSubject(
+  kindText: string,
+  name: string,
+  project: string | undefined,
+): LimitedSubject {
+  const kind = kindOf(kindText);
+  if (project === undefined) return { kind, name };
+  if (kind === "model") return { kind, name, project };
+  const message = `Invalid value for 'project': a ${kind} has no project here, models have.`;
+  throw new AppError("invalid_value", message, { param: "project" });
 }
 
 function kindOf(text: string): LimitedKind {

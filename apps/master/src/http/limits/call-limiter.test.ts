@@ -138,7 +138,7 @@ describe("division of a limit", () => {
     const small = { id: "s", limits: { requestsPerMinute: 1, tokensPerMinute: 10 } };
     const reservation = (await limits.admit(small)) as CallReservation;
     const tokens = { promptTokens: 1, completionTokens: 10 };
-    await expect(limits.reserve(reservation, "m", tokens)).rejects.toThrow(
+    await expect(limits.reserve(reservation, { id: "m" }, tokens)).rejects.toThrow(
       /tokens per minute. Limit: 10\./,
     );
     expect(limits.admit(small)).toBeInstanceOf(CallReservation);

@@ -6,9 +6,14 @@ import type {
   Subject,
 } from "@heddle/auth/limits/limit-store";
 import type { AppError } from "@heddle/base/errors";
-import { costOf, type Limits, type Prices } from "@heddle/contracts/limits";
-import { limitsKey } from "@heddle/control/limits";
-import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
+import {
+  costOf,
+  type LimitedSubject,
+  limitedSubjectOf,
+  type Prices,
+  subjectId,
+} from "@heddle/contracts/limits";
+import type { ApiKeyRecord, ControlState, ModelRecord } from "@heddle/control/state";
 import {
   CallReservation,
   type CallTokenCounts,
@@ -27,6 +32,9 @@ export interface CallLimiterOptions {
 }
 
 type Key = Pick<ApiKeyRecord, "id" | "limits" | "project" | "rotatedFrom">;
+
+/** A model that is called: its id, and whose it is. */
+type LimitedModel = Pick<ModelRecord, "id" | "project">;
 
 /** The limits of keys, projects and models: the one admission of the calls of all routes. */
 export class CallLimiter {
@@ -50,13 +58,14 @@ export class CallLimiter {
    */
   async reserve(
     reservation: CallReservation,
-    model: string,
+    model: LimitedModel,
     tokens: CallTokenCounts,
   ): Promise<void> {
-    const record = this.#options.state().limits.get(limitsKey({ kind: "model", name: model }));
+    const subject = subjectOfModel(model);
+    const record = this.#options.state().limits.get(subjectId(subject));
     const prices = record?.prices;
     try {
-      const hold = record && (await this.#modelHold(model, record.limits));
+      const hold = record && (await this.#modelHold({ ...subject, limits: record.limits }));
       reservation.handOver(hold, prices);
       await this.#reserveAll(reservation, prices, tokens);
     } catch (thrown) {
@@ -71,11 +80,12 @@ export class CallLimiter {
   }
 
   /** The most output tokens of a call that asks for no number, if a limit bounds them. */
-  affordableOutput(key: Key, model: string, promptTokens: number): number | undefined {
+  affordableOutput(key: Key, model: LimitedModel, promptTokens: number): number | undefined {
     const { state, store, division } = this.#options;
-    const record = state().limits.get(limitsKey({ kind: "model", name: model }));
+    const subject = subjectOfModel(model);
+    const record = state().limits.get(subjectId(subject));
     const subjects = this.#callersOf(key);
-    if (record) subjects.push({ kind: "model", name: model, limits: record.limits });
+    if (record) subjects.push({ ...subject, limits: record.limits });
     const bounds = subjects.flatMap((subject) => {
       const { tokensPerMinute } = division.shareOf(subject.limits);
       const left = record?.prices && store.budgetLeft(subject);
@@ -89,8 +99,8 @@ export class CallLimiter {
     return bounds.length > 0 ? Math.min(...bounds) : undefined;
   }
 
-  async #modelHold(model: string, limits: Limits): Promise<Hold> {
-    const admitted = await this.#options.store.admit([{ kind: "model", name: model, limits }]);
+  async #modelHold(model: Subject): Promise<Hold> {
+    const admitted = await this.#options.store.admit([model]);
     if (admitted.ok) return admitted;
     throw this.#refused({ refusal: admitted });
   }
@@ -121,7 +131,7 @@ export class CallLimiter {
     const { limits } = this.#options.state();
     if (limits.size === 0) return subjects;
     const project = key.project ?? DEFAULT_PROJECT;
-    const record = limits.get(limitsKey({ kind: "project", name: project }));
+    const record = limits.get(subjectId({ kind: "project", name: project }));
     if (record) subjects.push({ kind: "project", name: project, limits: record.limits });
     return subjects;
   }
@@ -144,10 +154,12 @@ export function* budgetedSubjects({
   }
   for (const [id, record] of limits) {
     if (!record.limits.budget) continue;
-    const at = id.indexOf(":");
-    const kind = id.slice(0, at) as Subject["kind"];
-    yield { kind, name: id.slice(at + 1), limits: record.limits };
+    yield { ...limitedSubjectOf(id), limits: record.limits };
   }
+}
+
+function subjectOfModel({ id, project }: LimitedModel): LimitedSubject {
+  return { kind: "model", name: id, project };
 }
 
 /** The first of the keys that this one replaced: rotation gives no further limits. */

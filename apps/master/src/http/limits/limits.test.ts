@@ -22,8 +22,9 @@ afterEach(async () => {
   await set("project", "team", {});
 });
 
-async function set(kind: string, name: string, limits: LimitSettings) {
-  const reply = await fetch(`${server.url}/api/v1/limits/${kind}/${encodeURIComponent(name)}`, {
+async function set(kind: string, name: string, limits: LimitSettings, project?: string) {
+  const path = `${kind}/${encodeURIComponent(name)}${project ? `?project=${project}` : ""}`;
+  const reply = await fetch(`${server.url}/api/v1/limits/${path}`, {
     method: "PUT",
     headers: { authorization: `Bearer ${server.adminKey}`, "content-type": "application/json" },
     body: JSON.stringify(limits),
@@ -142,6 +143,35 @@ describe("limits of projects and models", () => {
     expect(models.status).toBe(200);
   });
 
+  it("limits and prices of a project's own model are not those of another's", async () => {
+    const known = server.control.state.models.get(MODEL)!;
+    const deployment = server.control.state.deployments.get(known.deployment)!;
+    for (const project of ["team-a", "team-b"]) {
+      const model = { ...known, id: "own", project };
+      const command = { type: "model.register" as const, atMs: 0, model, deployment };
+      expect(await server.control.propose(command)).toMatchObject({ ok: true });
+    }
+    const prices = { input: 0, output: 1000 };
+    const budget = { amount: 0.005, period: "day" as const };
+    const reply = await set("model", "own", { requests_per_minute: 1, prices }, "team-a");
+    expect(reply.body).toMatchObject({ id: "model:team-a own", name: "own", project: "team-a" });
+    const keys = [await newKey({ project: "team-a" }), await newKey({ project: "team-b" })];
+    const ask = async (at: number) => {
+      const answer = await call(keys[at]?.key ?? "", { model: "own" });
+      if (answer.status !== 200) return (await errorOf(answer)).code;
+      await answer.text();
+      const { cost, isOwnModel } = server.rows.at(-1)!;
+      expect(isOwnModel).toBe(true);
+      return cost / NANOS;
+    };
+    expect([await ask(0), await ask(0)]).toEqual([0.005, "rate_limit_exceeded"]);
+    await set("model", "own", { prices, budget }, "team-a");
+    expect(await ask(0)).toBe("insufficient_quota");
+    expect([await ask(1), await ask(1), await ask(1)]).toEqual([0, 0, 0]);
+    await set("model", "own", {}, "team-a");
+    expect([await ask(0), server.control.state.limits.has("model:team-a own")]).toEqual([0, false]);
+  });
+
   it("the headers show the tightest limit; a refused call takes nothing of the others", async () => {
     await set("project", "team", { tokens_per_minute: 100 });
     const limits = { tokens_per_minute: 1000, requests_per_minute: 10 };
@@ -159,7 +189,7 @@ describe("limits of projects and models", () => {
 
 describe("PUT /limits", () => {
   it("refuses what is no limit with its place", async () => {
-    const wrong: [string, string, object, number, string][] = [
+    const wrong: [string, string, object, number, string, string?][] = [
       ["model", MODEL, { budget: { amount: 1, period: "week" } }, 400, "budget.period"],
       ["model", MODEL, { prices: { input: 0.0001 } }, 400, "prices.input"],
       ["model", MODEL, { requests_per_minute: 0 }, 400, "requests_per_minute"],
@@ -167,9 +197,11 @@ describe("PUT /limits", () => {
       ["key", "unknown1", { concurrency: 1 }, 404, ""],
       ["worker", "w", {}, 404, ""],
       ["project", "no name", { concurrency: 1 }, 400, "name"],
+      ["project", "team", {}, 400, "project", "team"],
+      ["model", MODEL, {}, 400, "project", "No Name"],
     ];
-    for (const [kind, name, body, status, param] of wrong) {
-      const reply = await set(kind, name, body as LimitSettings);
+    for (const [kind, name, body, status, param, project] of wrong) {
+      const reply = await set(kind, name, body as LimitSettings, project);
       expect([reply.status, kind, name]).toEqual([status, kind, name]);
       const pointers = (reply.body["errors"] as { pointer: string }[]).map((each) => each.pointer);
       if (param !== "") expect(pointers).toContain(`#/${param.replaceAll(".", "/")}`);
@@ -187,6 +219,7 @@ describe("PUT /limits", () => {
       id: `model:${MODEL}`,
       kind: "model",
       name: MODEL,
+      project: null,
       requests_per_minute: null,
       tokens_per_minute: null,
       concurrency: 7,

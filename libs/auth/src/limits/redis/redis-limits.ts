@@ -1,4 +1,5 @@
 import type { Limits } from "@heddle/contracts/limits";
+import { subjectId } from "@heddle/contracts/limits";
 import { LIMIT_CEILING, type LimitView } from "../../rate-limiter.ts";
 import type { EmbeddedHold, EmbeddedLimits } from "../embedded-limits.ts";
 import {
@@ -9,7 +10,6 @@ import {
   type LimitStore,
   type Subject,
   type SubjectView,
-  subjectId,
 } from "../limit-store.ts";
 import type { OwnSpend } from "../own-spend.ts";
 import { KEEP, SETTLE, TAKE } from "./limit-scripts.ts";

@@ -4,6 +4,11 @@ import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
+export interface LimitedModelOption {
+  /** Whose model it is; a model of the cluster if absent. */
+  readonly project?: string | undefined;
+}
+
 /** Limits of keys, projects and models, and prices of models: `heddle.limits`. */
 export class LimitsResource {
   readonly #transport: HttpTransport;
@@ -17,8 +22,17 @@ export class LimitsResource {
     return new Pages(this.#transport, "/limits", {}, options);
   }
 
-  get(kind: LimitedKind, name: string, { signal }: CallOptions = {}): Promise<LimitedView> {
-    return this.#transport.json({ method: "GET", path: pathOf(kind, name), signal });
+  get(
+    kind: LimitedKind,
+    name: string,
+    { project, signal }: LimitedModelOption & CallOptions = {},
+  ): Promise<LimitedView> {
+    return this.#transport.json({
+      method: "GET",
+      path: pathOf(kind, name),
+      query: { project },
+      signal,
+    });
   }
 
   /** Replaces the limits; absent ones are removed. */
@@ -26,10 +40,11 @@ export class LimitsResource {
     kind: LimitedKind,
     name: string,
     settings: LimitSettings,
-    options: ChangeOptions = {},
+    { project, ...options }: LimitedModelOption & ChangeOptions = {},
   ): Promise<LimitedView> {
     const path = pathOf(kind, name);
-    return this.#transport.change({ method: "PUT", path, body: settings }, options);
+    const query = { project };
+    return this.#transport.change({ method: "PUT", path, query, body: settings }, options);
   }
 }
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { PROJECT_NAME, SUBJECT_KINDS, SUBJECT_NAME } from "../../roles.ts";
+import { SUBJECT_KINDS, SUBJECT_NAME } from "../../roles.ts";
 import { type ApiOperation, type DataOf, json } from "../operation.ts";
-import { pageQuery, pageSchema, stateQuery, time } from "../parameters.ts";
+import { pageQuery, pageSchema, projectName, stateQuery, time } from "../parameters.ts";
 import { roleName } from "./roles.ts";
 
 const kind = z
@@ -13,9 +13,7 @@ const subject = z
   .string()
   .regex(SUBJECT_NAME, "expected 1 to 200 printable characters")
   .describe("The user's subject, the key's id, or the name of the group or service account.");
-const project = z
-  .string()
-  .regex(PROJECT_NAME, "expected 1 to 63 of a-z, 0-9, `.`, `_` and `-`")
+const project = projectName
   .optional()
   .describe("The only project in which the role holds; the whole cluster if absent.");
 

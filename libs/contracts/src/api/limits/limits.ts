@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { BUDGET_PERIODS, LIMITED_KINDS, MAX_BUDGET, MAX_PRICE } from "../../limits.ts";
 import { type ApiOperation, type DataOf, json } from "../operation.ts";
-import { pageQuery, pageSchema, stateQuery } from "../parameters.ts";
+import { pageQuery, pageSchema, projectName, stateQuery } from "../parameters.ts";
 
 const count = z.int().min(1).max(1_000_000_000);
 const thousandths = (most: number) =>
@@ -54,6 +54,7 @@ const limitedSchema = limitsSchema
     id: z.string().describe("As `project:team-a`."),
     kind: z.enum(LIMITED_KINDS),
     name: z.string().describe("A key's id, a project's name or a model's id."),
+    project: z.string().nullable().describe("Whose model it is; null for one of the cluster."),
     prices: z
       .object({ input: z.number(), output: z.number() })
       .nullable()
@@ -62,6 +63,10 @@ const limitedSchema = limitsSchema
   .meta({ id: "Limits", description: "The limits of a key, a project or a model." });
 
 export type LimitedView = DataOf<typeof limitedSchema>;
+
+const ofProject = projectName
+  .optional()
+  .describe("Whose model it is: the limits of a model of the cluster if absent.");
 
 export const limitOperations = {
   list: {
@@ -80,7 +85,7 @@ export const limitOperations = {
     path: "/api/v1/limits/{kind}/{name}",
     permission: "cluster:read",
     summary: "Shows the limits of a key, project or model.",
-    query: stateQuery,
+    query: stateQuery.extend({ project: ofProject }),
     readsState: true,
     replies: { 200: json(limitedSchema) },
   },
@@ -90,6 +95,7 @@ export const limitOperations = {
     path: "/api/v1/limits/{kind}/{name}",
     permission: "cluster:admin",
     summary: "Replaces the limits of a key, project or model, and the prices of a model.",
+    query: z.object({ project: ofProject }),
     headers: ["Idempotency-Key"],
     body: setLimitsRequest,
     replies: { 200: json(limitedSchema) },
