@@ -21,6 +21,20 @@ const PERMISSIONS = [
   "events:read",
 ];
 const SECRET = "canary-value-5f1c";
+const ONE_STEP = { only: { block: "shell", config: { command: "true" } } };
+/** The first parts of routes whose ids are of the whole cluster: no project owns them. */
+const OF_THE_CLUSTER = [
+  "cluster",
+  "events",
+  "keys",
+  "limits",
+  "plugins",
+  "queues",
+  "roles",
+  "service-accounts",
+  "webhooks",
+  "workers",
+];
 
 let server: TestMaster;
 let routes: Route[];
@@ -41,8 +55,12 @@ beforeAll(async () => {
 });
 afterAll(() => server.master.close());
 
-async function make(path: string, body: unknown): Promise<Record<string, string>> {
-  const reply = await send(server, "POST", `/api/v1/${path}`, body, { key: owner });
+async function make(
+  path: string,
+  body: unknown,
+  headers: Record<string, string> = {},
+): Promise<Record<string, string>> {
+  const reply = await send(server, "POST", `/api/v1/${path}`, body, { key: owner, headers });
   const made = (await reply.json()) as Record<string, string>;
   expect([200, 202], `${path}: ${JSON.stringify(made)}`).toContain(reply.status);
   return made;
@@ -69,6 +87,17 @@ async function makeAll(): Promise<void> {
     endpoint: "/v1/chat/completions",
     completion_window: "24h",
   });
+  const text = { model: "FamilyA-1-2B", max_tokens: 2 };
+  const response = await make("responses", { ...text, input: "one two", max_tokens: undefined });
+  const completion = await make(
+    "completions",
+    { ...text, prompt: "one two" },
+    { prefer: "respond-async" },
+  );
+  const pipeline = await make("pipelines", {
+    name: "canary-pipeline",
+    steps: ONE_STEP,
+  });
   const of = (own: string) => ({ own, unknown: `${own.slice(0, -4)}zzzz` });
   ids.set("jobs", { own: job["job_id"] ?? "", unknown: "job_00000000000000000000000000" });
   ids.set("files", of(file));
@@ -77,6 +106,9 @@ async function makeAll(): Promise<void> {
   ids.set("models", of(model["id"] ?? ""));
   ids.set("projects", of("canary-tenant"));
   ids.set("secrets", of("canary-secret"));
+  ids.set("responses", of(response["id"] ?? ""));
+  ids.set("completions", of(completion["id"] ?? ""));
+  ids.set("pipelines", of(pipeline["id"] ?? ""));
 }
 
 async function upload(): Promise<string> {
@@ -97,11 +129,14 @@ async function answerOf(reply: Response, id: string): Promise<string> {
 
 describe("what another project has", { timeout: 60_000 }, () => {
   it("foreign ids: every route answers as for an id that nothing has", async () => {
+    const unowned = new Set<string>();
     let tried = 0;
     for (const { method, path } of routes) {
       const [root = ""] = path.replace("/api/v1/", "").split("/");
       const known = ids.get(root);
-      if (!known || !path.includes("/:") || method === "PUT") continue;
+      if (!/[:*]/.test(path)) continue;
+      if (!known) unowned.add(root);
+      if (!known || method === "PUT") continue;
       const ask = async (id: string) => {
         const at = path.replace(/:[A-Za-z]+/, id).replace(/[:*][A-Za-z]+/g, "x");
         const body = method === "GET" || method === "DELETE" ? undefined : {};
@@ -112,7 +147,8 @@ describe("what another project has", { timeout: 60_000 }, () => {
       expect(foreign, `${method} ${path}`).toMatch(/^(404|400) /);
       tried++;
     }
-    expect(tried).toBeGreaterThan(20);
+    expect(tried).toBeGreaterThan(30);
+    expect([...unowned].sort()).toEqual(OF_THE_CLUSTER);
   });
 
   it("foreign ids: bodies that name them are refused as for unknown ones", async () => {
@@ -134,6 +170,11 @@ describe("what another project has", { timeout: 60_000 }, () => {
         "conversations",
         "responses",
         (conversation) => ({ input: "hi", model: "FamilyA-1-2B", conversation }),
+      ],
+      [
+        "responses",
+        "responses",
+        (id) => ({ input: "hi", model: "FamilyA-1-2B", previous_response_id: id }),
       ],
       ["jobs", "jobs", (id) => ({ name: "depends", command: "true", dependencies: [id] })],
       [
@@ -244,6 +285,7 @@ describe("what another project has", { timeout: 60_000 }, () => {
       ["POST", "jobs", (name) => ({ name: `n-${name}`, ...trains, config: { register_as: name } })],
       ["POST", "models", (id) => ({ id, source, visibility: "project" })],
       ["PUT", "secrets/NAME", () => ({ value: "v" }), "canary-secret"],
+      ["POST", "pipelines", (name) => ({ name, steps: ONE_STEP }), "canary-pipeline"],
     ];
     for (const [method, path, bodyOf, taken = "canary-model"] of tries) {
       const ask = async (name: string) => {

@@ -85,7 +85,9 @@ test("fair queue: by priority, in order within a key, keys in turn", () => {
     fc.property(spec, (tickets) => {
       const queue = new FairQueue<Ticket>(20);
       for (const [order, ticket] of tickets.entries()) queue.push({ ...ticket, order });
+      const places = new Map(queue.tickets().map((each) => [each, queue.positionOf(each)]));
       const out = drain(queue);
+      expect(out.map((ticket) => places.get(ticket))).toEqual(out.map((_, index) => index + 1));
       expect(out).toHaveLength(tickets.length);
       expect(queue.size).toBe(0);
       for (const [index, ticket] of out.entries()) {

@@ -278,6 +278,18 @@ async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica
   replica.answers = [[STARTED, DONE]];
 }
 
+test("dispatch: failures before the first event take a replica out", async () => {
+  const [bad, good] = [new ScriptedReplica("a"), new ScriptedReplica("b")];
+  bad.answers = [[failed("engine_failed")]];
+  const { start } = dispatchOver([bad, good]);
+  for (let calls = 0; calls < 12; calls++) {
+    const call = start();
+    await soon();
+    await read(call);
+  }
+  expect([bad, good].map(({ deadlines }) => deadlines.length)).toEqual([3, 12]);
+});
+
 test("dispatch: one call probes a replica, the next follows its answer", async () => {
   const replica = Object.assign(new ScriptedReplica("a"), { maxSequences: 4 });
   const { start, change } = dispatchOver([replica], { maxWaitMs: 9_000 });
