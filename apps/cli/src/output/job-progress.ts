@@ -46,7 +46,7 @@ export class JobProgressView {
     const share = progress.progress;
     if (this.#out.isTty) {
       const bar = share === null ? "" : `${barOf(share)} `;
-      this.#out.write(`\r\x1b[2K${`${bar}${text}`.slice(0, this.#out.columns - 1)}`);
+      this.#out.redraw(`${bar}${text}`.slice(0, this.#out.columns - 1));
       this.#drawn = true;
       return;
     }

@@ -1,15 +1,14 @@
 import { describe, expect, it } from "vitest";
 import { LoadProgressView, PullProgressView } from "./progress.ts";
-import type { Terminal } from "./terminal.ts";
+import { type Terminal, terminal } from "./terminal.ts";
 
 function output(isTty: boolean, columns: number): { text: string; out: Terminal } {
   const seen = { text: "" };
   const write = (piece: string) => {
     seen.text += piece;
   };
-  return Object.assign(seen, {
-    out: { isTty, columns, write, writeForeign: write, paint: (_: string, t: string) => t },
-  });
+  const stream = { isTTY: isTty, columns, write } as unknown as NodeJS.WriteStream;
+  return Object.assign(seen, { out: terminal(stream, { NO_COLOR: "1" }) });
 }
 
 describe("pull progress", () => {

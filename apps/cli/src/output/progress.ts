@@ -24,8 +24,7 @@ export class PullProgressView {
     const percent = Math.floor(share * 100);
     const amount = `${megabytes(pulledBytes)} of ${megabytes(totalBytes)} MB`;
     if (this.#out.isTty) {
-      const text = this.#line(share, ` ${percent} % (${amount})`);
-      this.#out.write(`\r\x1b[2K${text}`);
+      this.#out.redraw(this.#line(share, ` ${percent} % (${amount})`));
       this.#drawn = true;
       return;
     }
@@ -74,7 +73,7 @@ export class LoadProgressView {
   update(): void {
     const seconds = Math.floor((this.#nowMs() - this.#startedAtMs) / 1_000);
     if (seconds === this.#shownS) return;
-    if (this.#out.isTty) this.#out.write(`\r\x1b[2K${this.#label} ${seconds} s`);
+    if (this.#out.isTty) this.#out.redraw(`${this.#label} ${seconds} s`);
     else if (seconds < nextShownS(this.#shownS)) return;
     else this.#out.write(`${this.#label} ${seconds} s\n`);
     this.#shownS = seconds;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { printRecord, printRows, type RowFormat } from "./rows.ts";
-import type { Terminal } from "./terminal.ts";
+import { type Terminal, terminal } from "./terminal.ts";
 
 const ROWS = [
   { id: "a", size: 1, tags: ["x: y", "no"] },
@@ -10,15 +10,13 @@ const ROWS = [
 /** The output to a stream that is no terminal. */
 function written(write: (out: Terminal) => void): string {
   let text = "";
-  write({
-    isTty: false,
-    columns: 80,
-    write: (piece) => {
+  const stream = {
+    isTTY: false,
+    write: (piece: string) => {
       text += piece;
     },
-    writeForeign: () => {},
-    paint: (_style, piece) => piece,
-  });
+  };
+  write(terminal(stream as unknown as NodeJS.WriteStream));
   return text;
 }
 

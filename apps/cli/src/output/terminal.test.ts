@@ -18,6 +18,20 @@ describe("terminal", () => {
     expect(file.pieces).toEqual(["a\x1b[2J"]);
   });
 
+  // holds: cli-foreign-text
+  it("passes colours, and no control sequence that the command does not send itself", () => {
+    const { pieces, out } = written(true);
+    const paint = out.paint("red", "x");
+    out.write(`${paint}\x1b]0;t\x07\x1b[2J\u009b31m\x1b[8m\r\n\t\x1b`);
+    out.redraw("50 %\x1b[2J");
+    out.control("\x1b[H");
+    const clean = `${paint}\ufffd]0;t\ufffd\ufffd[2J\ufffd31m\ufffd[8m\ufffd\n\t\ufffd`;
+    expect(pieces).toEqual([clean, "\r\x1b[2K", "50 %\ufffd[2J", "\x1b[H"]);
+    const file = written(false);
+    file.out.write("a\x1b[2J");
+    expect(file.pieces).toEqual(["a\x1b[2J"]);
+  });
+
   it("uses colours on a terminal, unless it is dumb or NO_COLOR is set", () => {
     expect(written(true).out.paint("red", "x")).toBe("\x1b[31mx\x1b[39m");
     expect(written(false).out.paint("red", "x")).toBe("x");

@@ -67,7 +67,7 @@ async function follow(context: CommandContext, seconds: number): Promise<number>
   const isLive = data.isTty && !isRecordFormat(format);
   const keys = isLive ? watchKeys() : undefined;
   const signal = keys ? AbortSignal.any([interrupts.signal, keys.signal]) : interrupts.signal;
-  if (isLive) data.write(SCREEN.open);
+  if (isLive) data.control(SCREEN.open);
   try {
     let reading = first;
     let fault = "";
@@ -79,7 +79,7 @@ async function follow(context: CommandContext, seconds: number): Promise<number>
       fault = next.fault ?? "";
     }
   } finally {
-    if (isLive) data.write(SCREEN.close);
+    if (isLive) data.control(SCREEN.close);
     keys?.release();
     interrupts.release();
   }
@@ -100,7 +100,11 @@ function show(
   const note = fault ? `${data.paint("red", "no answer")} ${fault}\n` : "";
   const { rows = 24 } = process.stdout;
   const lines = fitted(`${note}${topText(reading, data)}`, process.stdout.columns || 80, rows);
-  data.write(`\x1b[H${lines.map((line) => `${line}\x1b[K`).join("\n")}\x1b[J`);
+  for (const [at, line] of lines.entries()) {
+    data.control(at === 0 ? "\x1b[H" : "\x1b[K\n");
+    data.write(line);
+  }
+  data.control("\x1b[J");
 }
 
 /** Ends at a key of QUIT. */

@@ -52,7 +52,7 @@ export async function listJobsCommand(command: Command): Promise<number> {
   const interrupts = watchInterrupts();
   try {
     while (!interrupts.signal.aborted) {
-      if (context.data.isTty) context.data.write("\x1b[H\x1b[2J");
+      if (context.data.isTty) context.data.control("\x1b[H\x1b[2J");
       await printList(context, query, interrupts.signal);
       await delay(LIST_AGAIN_MS, undefined, { signal: interrupts.signal }).catch(() => {});
     }
