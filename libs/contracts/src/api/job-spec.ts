@@ -419,9 +419,7 @@ export const progressLine = z.looseObject({
     .optional()
     .describe("Bytes sent to the parameter servers so far, by the node."),
   message: z.string().max(1024).optional(),
-  checkpoint: z
-    .string()
-    .max(512)
+  checkpoint: line(512)
     .optional()
     .describe("A checkpoint of this step is durable in HEDDLE_CHECKPOINT_DIR."),
   checkpoint_step: z

@@ -103,6 +103,15 @@ test("progress: of many lines the latest are read, and checkpoints before them",
   expect(await progress.read()).toEqual([]);
 });
 
+test("progress: a checkpoint with control characters in its name is not taken", async () => {
+  const progress = new ProgressFile(root, "others/progress");
+  const names = ["a\0b", "\x1b]0;title\x07", "two\nlines", "right\u202eleft", "épo que/1"];
+  const lines = names.map((checkpoint) => `${JSON.stringify({ checkpoint })}\n`);
+  writeFileSync(join(root, "others/progress"), lines.join(""));
+  expect(await progress.read()).toEqual([{ checkpoint: "épo que/1" }]);
+  expect(progress.malformed).toBe(4);
+});
+
 test("folders: are reported once pending removals are done", async () => {
   for (const job of ["job_B", "job_C", "job_D"]) mkdirSync(join(root, job));
   for (let i = 0; i < 200; i++) writeFileSync(join(root, "job_B", `${i}`), "saved");
