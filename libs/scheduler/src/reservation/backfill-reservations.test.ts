@@ -158,6 +158,7 @@ describe("a reserved start", () => {
         queued("head b", on("b", 2, 1, 2)),
         queued("long b", on("b", 1, 7, 3)),
         queued("short b", on("b", 1, 5, 4)),
+        queued("a millisecond long a", on("a", 1, 10 + 1 / HOUR_MS, 5)),
       ]),
     );
     expect(
