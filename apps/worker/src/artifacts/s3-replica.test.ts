@@ -2,15 +2,7 @@
 
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import {
-  globSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -24,8 +16,6 @@ import type { ArtifactReplica } from "./replica.ts";
 vi.setConfig({ testTimeout: 60_000 });
 
 const HOUR_MS = 3_600_000;
-/** Three parts, the last of them short. */
-const LARGE_BYTES = 20 * 2 ** 20 + 17;
 let server: S3Server;
 let folder: string;
 let tests = 0;
@@ -62,46 +52,6 @@ async function restored(name: string): Promise<string> {
 }
 
 const stored = () => globSync("**/*_object", { cwd: join(server.directory, "a", prefix) });
-
-test("s3: a copy of many parts and odd names is restored with the same bytes", async () => {
-  const large = randomBytes(LARGE_BYTES);
-  const odd = "a <b> & 'ü' 😀\n%2F.txt";
-  await copied("job_A/1.0", {
-    "large.bin": large,
-    [`sub/${odd}`]: Buffer.from("odd"),
-    empty: Buffer.of(),
-  });
-  const to = await restored("job_A/1.0");
-  expect(readFileSync(join(to, "large.bin")).equals(large)).toBe(true);
-  expect(readFileSync(join(to, "sub", odd), "utf8")).toBe("odd");
-  expect(readdirSync(to).sort()).toEqual(["empty", "large.bin", "sub"]);
-  const file = await replica.open("job_A/1.0", "large.bin");
-  const part: Buffer[] = [];
-  const [from, end] = [8 * 2 ** 20 - 5, 8 * 2 ** 20 + 300_000];
-  for await (const chunk of file?.read(from, end) ?? []) part.push(chunk);
-  expect(file?.bytes).toBe(LARGE_BYTES);
-  expect(Buffer.concat(part).equals(large.subarray(from, end))).toBe(true);
-  expect(await replica.open("job_A/1.0", "none")).toBeUndefined();
-  expect(await replica.open("job_B/1.0", "large.bin")).toBeUndefined();
-});
-
-test("s3: an existing copy stays unless it is replaced; a removed one leaves nothing", async () => {
-  await copied("job_A/1.0", { x: Buffer.from("first") });
-  await copied("job_A/1.0", { x: Buffer.from("second") });
-  expect(readFileSync(join(await restored("job_A/1.0"), "x"), "utf8")).toBe("first");
-  await copied("job_A/1.0", { y: Buffer.from("third") }, true);
-  expect(readdirSync(await restored("job_A/1.0"))).toEqual(["y"]);
-  expect(stored()).toHaveLength(2);
-  await copied("job_A/1.1", { z: Buffer.from("z") });
-  expect((await replica.names("job_A")).sort()).toEqual(["1.0", "1.1"]);
-  expect(await replica.names("job_B")).toEqual([]);
-  await replica.remove("job_A/1.0");
-  expect(await replica.names("job_A")).toEqual(["1.1"]);
-  await replica.prune();
-  expect(await replica.names("job_A")).toEqual(["1.1"]);
-  await openReplica(`s3://heddle/a/${prefix}`, -1, server.env).prune();
-  expect(stored()).toEqual([]);
-});
 
 test("s3: a copy that was changed in the store is refused", async () => {
   await copied("job_A/1.0", { x: Buffer.from("0123456789") });

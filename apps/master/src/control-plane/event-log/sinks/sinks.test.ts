@@ -1,16 +1,14 @@
 // holds: events-sinks
 
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { appendFileSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { startS3Server } from "@heddle/base/testing/s3-server";
 import { expect, onTestFinished, test } from "vitest";
+import { NatsProcess } from "../../../../test/nats-process.ts";
 import { FileSink } from "./file-sink.ts";
 import type { LogSink } from "./log-sink.ts";
-import { NatsConnection } from "./nats-connection.ts";
 import { openSinks } from "./open-sinks.ts";
 
 const ORIGIN = "heddle/events/c1";
@@ -114,61 +112,6 @@ test("sinks: what is no sink is refused with the form", () => {
   const many = Array.from({ length: 17 }, (_, at) => `file:///${at}`);
   expect(() => openSinks(many, ORIGIN)).toThrow("at most 16");
 });
-
-/** A server of NATS with JetStream, or why there is none. */
-class NatsProcess {
-  readonly port: number;
-  readonly #folder: string;
-  #child: ChildProcess | undefined;
-
-  constructor(port: number, folder: string) {
-    this.port = port;
-    this.#folder = folder;
-  }
-
-  static readonly program = process.env["HEDDLE_NATS_SERVER"] ?? "nats-server";
-
-  static problem(): string | undefined {
-    const { status } = spawnSync(NatsProcess.program, ["--version"]);
-    if (status === 0) return undefined;
-    return "no nats-server: go install github.com/nats-io/nats-server/v2, or set HEDDLE_NATS_SERVER";
-  }
-
-  async start(): Promise<void> {
-    const place = ["-a", "127.0.0.1", "-p", String(this.port), "-sd", this.#folder];
-    const flags = [...place, "-js", "--user", "u", "--pass", "p"];
-    this.#child = spawn(NatsProcess.program, flags, { stdio: "ignore" });
-    await eventually(async () => {
-      const opened = await this.connect(() => undefined).catch(() => undefined);
-      opened?.close();
-      return opened !== undefined;
-    });
-  }
-
-  connect(onMessage: (to: string, headers: string, payload: string) => void, user = "u") {
-    const server = { host: "127.0.0.1", port: this.port, tls: false, user, password: "p" };
-    return NatsConnection.open(server, "_INBOX.test", onMessage);
-  }
-
-  /** A call of JetStream's API. */
-  async ask(subject: string, body: object): Promise<Record<string, unknown>> {
-    const { promise, resolve } = Promise.withResolvers<string>();
-    const connection = await this.connect((_to, _headers, payload) => resolve(payload));
-    connection.publish(`$JS.API.${subject}`, "_INBOX.test.1", "", JSON.stringify(body));
-    const reply = JSON.parse(await promise) as Record<string, unknown>;
-    connection.close();
-    return reply;
-  }
-
-  async end(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
-    const child = this.#child;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    child.once("exit", () => resolve());
-    child.kill(signal);
-    await promise;
-  }
-}
 
 test("NATS sink: a stream has each event once, also after repeats and a restart", {
   timeout: 60_000,
