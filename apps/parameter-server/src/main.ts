@@ -18,10 +18,9 @@ if (process.argv.includes("--help")) {
     const { flags, metrics } = readNodeFlags(process.argv.slice(2));
     registerSecretPaths(flags.secretPaths ?? [], (message) => log.warn({}, message));
     const version = String(JSON.parse(manifest).version);
-    return withMetrics(
-      "parameter-server",
-      await startParameterServer(flags, version, log),
-      metrics,
-    );
+    return withMetrics("parameter-server", await startParameterServer(flags, version, log), {
+      ...metrics,
+      log,
+    });
   }, log);
 }

@@ -13,7 +13,7 @@ import {
 import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
 import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
-import { readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
+import { readOtlpMetrics, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
 import { pullAccess } from "./artifacts/object-source.ts";
 import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
@@ -33,7 +33,10 @@ const workerFlags = {
   "max-sequences": ["N", "maximum concurrent sequences per engine"],
   device: ["DEVICE", "device of the engines: cpu or a GPU index"],
   "gpu-layers": ["N", "layers to offload to the GPU"],
-  "otlp-endpoint": ["URL", "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names"],
+  "otlp-endpoint": [
+    "URL",
+    "base URL of an OTLP receiver (HTTP) for traces and metrics; or the OTEL_* names",
+  ],
   ...OFFER_FLAGS,
   ...POD_FLAGS,
   ...SLURM_FLAGS,
@@ -68,9 +71,12 @@ async function start() {
   const slurm = readSlurmSettings(extra);
   const own = { secretPaths, version, engineDefaults: engines, weightsHosts };
   const options = { ...flags, ...offer, pods, slurm, ...own };
-  const asked = { endpoint: extra["otlp-endpoint"], service: "heddle-worker" };
-  await startTracing(readOtlpSettings({ ...asked, instance: flags.name ?? "" }, process.env));
-  const node = await withMetrics("worker", await startWorker(options, ports, log), metrics);
+  const service = { service: "heddle-worker", instance: flags.name ?? "" };
+  const asked = { endpoint: extra["otlp-endpoint"], ...service };
+  await startTracing(readOtlpSettings(asked, process.env));
+  const otlp = readOtlpMetrics(asked, process.env);
+  const worker = await startWorker(options, ports, log);
+  const node = await withMetrics("worker", worker, { ...metrics, otlp, log });
   const close = (drainMs: number) => node.close(drainMs).finally(stopTracing);
   return { ...node, close };
 }

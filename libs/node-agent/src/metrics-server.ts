@@ -2,7 +2,10 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { AppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
+import { OtlpMetrics } from "@heddle/observability/otlp-metrics";
 import { createRegistry } from "@heddle/observability/registry";
+import type { OtlpMetricsSettings } from "@heddle/observability/tracing/otlp-settings";
 import type { Registry } from "prom-client";
 import type { ReadFlags } from "./node-flags.ts";
 import { exposeNodeMetrics } from "./node-metrics.ts";
@@ -11,6 +14,12 @@ import type { RunningNode } from "./run-node.ts";
 const MAX_CONNECTIONS = 32;
 const REQUEST_TIMEOUT_MS = 5_000;
 
+type MetricsPlace = ReadFlags["metrics"] & {
+  /** Where they are sent too. */
+  readonly otlp?: OtlpMetricsSettings | undefined;
+  readonly log: Pick<Log, "warn">;
+};
+
 /**
  * Serves `GET /metrics` and `GET /healthz` of a node over HTTP, until the node is closed. `service`
  * labels its series.
@@ -18,7 +27,7 @@ const REQUEST_TIMEOUT_MS = 5_000;
 export async function withMetrics(
   service: string,
   node: RunningNode,
-  { host, port }: ReadFlags["metrics"],
+  { host, port, otlp, log }: MetricsPlace,
 ): Promise<RunningNode> {
   const registry = createRegistry(service);
   exposeNodeMetrics(registry, node);
@@ -35,7 +44,9 @@ export async function withMetrics(
     const message = `the address ${host}:${port} is in use. Stop what listens there, or choose another --metrics-port.`;
     throw new AppError("unavailable", message, { cause });
   }
+  const sender = otlp && new OtlpMetrics(otlp, registry, log);
   const close = async (drainMs: number) => {
+    await sender?.close();
     await node.close(drainMs);
     await closed(server);
   };

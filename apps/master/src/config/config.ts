@@ -15,7 +15,12 @@ import {
   type SettingsFile,
 } from "@heddle/contracts/configuration/read-settings";
 import type { LogLevel } from "@heddle/observability/logger";
-import { type OtlpSettings, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
+import {
+  type OtlpMetricsSettings,
+  type OtlpSettings,
+  readOtlpMetrics,
+  readOtlpSettings,
+} from "@heddle/observability/tracing/otlp-settings";
 
 /** PEM files of a certificate and its key. */
 export interface CertificateFiles {
@@ -84,6 +89,7 @@ export interface MasterConfig {
   readonly logLevel: LogLevel;
   /** Where traces go; undefined: off. */
   readonly otlp: OtlpSettings | undefined;
+  readonly otlpMetrics?: OtlpMetricsSettings | undefined;
   readonly maxCalls: number;
   /** Queue length per deployment, and the maximum wait. */
   readonly maxQueued: number;
@@ -210,7 +216,7 @@ export function readConfig(
     isExposed: leaves && !tls,
     tls,
     logLevel: settings.log_level,
-    otlp: otlpOf(settings, env),
+    ...otlpOf(settings, env),
     ...callBoundsOf(settings),
     corsOrigins: settings.cors_origins,
     maxHeapMib: settings.max_heap_mib,
@@ -243,7 +249,8 @@ function httpTlsOf({ http_cert_file: certificateFile, http_key_file: keyFile }: 
 }
 
 function otlpOf({ otlp_endpoint: endpoint, name }: MasterSettings, env: NodeJS.ProcessEnv) {
-  return readOtlpSettings({ endpoint, service: "heddle-master", instance: name }, env);
+  const asked = { endpoint, service: "heddle-master", instance: name };
+  return { otlp: readOtlpSettings(asked, env), otlpMetrics: readOtlpMetrics(asked, env) };
 }
 
 function callBoundsOf(settings: MasterSettings) {

@@ -1,10 +1,12 @@
 import { SharedRun } from "@heddle/base/async/shared-run";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
+import type { Logger } from "@heddle/observability/logger";
 import { MetricsText } from "@heddle/observability/metrics-text";
-import { Inject, Module } from "@nestjs/common";
+import { OtlpMetrics } from "@heddle/observability/otlp-metrics";
+import { Inject, Module, type OnModuleDestroy } from "@nestjs/common";
 import { Registry } from "prom-client";
-import { MASTER_CONFIG } from "../config/config.module.ts";
+import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import {
@@ -73,14 +75,19 @@ import { TrainingMetrics } from "./training-metrics.ts";
     StepQueue,
   ],
 })
-export class MetricsModule {
+export class MetricsModule implements OnModuleDestroy {
+  readonly #sender: OtlpMetrics | undefined;
+
   constructor(
     @Inject(Registry) registry: Registry,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(NODE_DIRECTORY) directory: NodeDirectory,
     @Inject(INFERENCE_DISPATCH) dispatch: InferenceDispatch,
     @Inject(ClusterMetrics) cluster: ClusterMetrics,
+    @Inject(MASTER_CONFIG) { otlpMetrics }: MasterConfig,
+    @Inject(LOGGER) log: Logger,
   ) {
+    this.#sender = otlpMetrics && new OtlpMetrics(otlpMetrics, registry, log);
     exposeParameterServerMetrics(registry, directory);
     exposeClusterMetrics(registry, cluster);
     if (control.group) exposeRaftMetrics(registry, control.group);
@@ -88,6 +95,10 @@ export class MetricsModule {
       ...dispatch.stats(),
       workerLost: directory.workersLost,
     }));
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    await this.#sender?.close();
   }
 }
 

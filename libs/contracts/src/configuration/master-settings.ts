@@ -178,7 +178,7 @@ export const masterSettings = z.strictObject({
   task_logs_hours: whole(1, 1_000_000, 168, "retention of task logs, in hours"),
   log_level: choice(LOG_LEVELS, "info", "debug, info, warn, error or silent"),
   otlp_endpoint: optionalText(
-    "base URL of an OTLP receiver (HTTP) for traces; or the OTEL_* names",
+    "base URL of an OTLP receiver (HTTP) for traces and metrics; or the OTEL_* names",
   ),
   max_calls: whole(1, 1_000_000, 4_096, "maximum concurrent inference calls"),
   max_queued: whole(1, 1_000_000, 1_024, "maximum queued calls per model"),

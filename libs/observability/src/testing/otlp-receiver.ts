@@ -19,15 +19,20 @@ export interface ReceivedSpan {
 /** A receiver of OTLP over HTTP in JSON, as a collector has. */
 export class OtlpReceiver {
   readonly spans: ReceivedSpan[] = [];
+  /** The latest of each service and instance, by `SERVICE INSTANCE`. */
+  readonly metrics = new Map<string, ReceivedMetrics>();
   readonly #server: Server;
 
   private constructor(server: Server) {
     this.#server = server;
     server.on("request", async (request, reply) => {
-      const isTraces = request.method === "POST" && request.url === "/v1/traces";
       const body = await text(request);
+      const isTraces = request.url === "/v1/traces";
       if (isTraces) this.spans.push(...spansOf(JSON.parse(body) as Exported));
-      reply.writeHead(isTraces ? 200 : 404, { "content-type": "application/json" }).end("{}");
+      else if (request.url === "/v1/metrics")
+        this.#takeMetrics(JSON.parse(body) as ExportedMetrics);
+      const isKnown = isTraces || request.url === "/v1/metrics";
+      reply.writeHead(isKnown ? 200 : 404, { "content-type": "application/json" }).end("{}");
     });
   }
 
@@ -46,10 +51,55 @@ export class OtlpReceiver {
     return this.spans.find((span) => span.traceId === traceId && name.test(span.name));
   }
 
+  #takeMetrics({ resourceMetrics }: ExportedMetrics): void {
+    for (const { resource, scopeMetrics } of resourceMetrics) {
+      const named = (name: string) =>
+        resource.attributes.find(({ key }) => key === name)?.value.stringValue ?? "";
+      const source = `${named("service.name")} ${named("service.instance.id")}`;
+      this.metrics.set(
+        source,
+        scopeMetrics.flatMap(({ metrics }) => metrics),
+      );
+    }
+  }
+
   close(): void {
     this.#server.closeAllConnections();
     this.#server.close();
   }
+}
+
+/** Attributes of points are texts. */
+interface ReceivedPoint {
+  readonly attributes: readonly {
+    readonly key: string;
+    readonly value: { readonly stringValue: string };
+  }[];
+  readonly asDouble?: number | string;
+  readonly count?: string;
+  readonly sum?: number;
+  readonly bucketCounts?: readonly string[];
+  readonly explicitBounds?: readonly number[];
+}
+
+interface ReceivedPoints {
+  readonly dataPoints: readonly ReceivedPoint[];
+  readonly isMonotonic?: boolean;
+}
+
+/** Metrics as OTLP has them in JSON. */
+export type ReceivedMetrics = readonly {
+  readonly name: string;
+  readonly gauge?: ReceivedPoints;
+  readonly sum?: ReceivedPoints;
+  readonly histogram?: ReceivedPoints;
+}[];
+
+interface ExportedMetrics {
+  readonly resourceMetrics: readonly {
+    readonly resource: Pick<ReceivedPoint, "attributes">;
+    readonly scopeMetrics: readonly { readonly metrics: ReceivedMetrics }[];
+  }[];
 }
 
 interface Value {

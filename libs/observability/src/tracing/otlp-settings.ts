@@ -27,7 +27,17 @@ export interface TraceSampler {
   readonly ratio: number;
 }
 
-/** What asks for traces, beside the environment. */
+/** How and where to a process sends its metrics. */
+export interface OtlpMetricsSettings {
+  readonly service: string;
+  readonly instance: string;
+  /** The whole URL for metrics. */
+  readonly url: string;
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+}
+
+/** What asks for them, beside the environment. */
 interface Asked {
   /** The value of --otlp-endpoint: the receiver's base URL. */
   readonly endpoint: string | undefined;
@@ -45,9 +55,7 @@ const MAX_DELAY_MS = 600_000;
  * takes precedence. Throws an AppError `invalid_value` that names what is wrong.
  */
 export function readOtlpSettings(asked: Asked, env: NodeJS.ProcessEnv): OtlpSettings | undefined {
-  const isOff =
-    env["OTEL_SDK_DISABLED"]?.toLowerCase() === "true" || env["OTEL_TRACES_EXPORTER"] === "none";
-  const url = isOff ? undefined : urlOf(asked.endpoint, env);
+  const url = urlOf("traces", asked.endpoint, env);
   if (url === undefined) return undefined;
   const maxQueueSize = whole(env, "OTEL_BSP_MAX_QUEUE_SIZE", 2_048, MAX_SPANS);
   return {
@@ -68,16 +76,42 @@ export function readOtlpSettings(asked: Asked, env: NodeJS.ProcessEnv): OtlpSett
   };
 }
 
-function urlOf(endpoint: string | undefined, env: NodeJS.ProcessEnv): string | undefined {
-  if (endpoint) return below(checkedUrl("--otlp-endpoint", endpoint));
-  const traces = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-  if (env[traces]) return checkedUrl(traces, env[traces]).href;
-  const base = "OTEL_EXPORTER_OTLP_ENDPOINT";
-  return env[base] ? below(checkedUrl(base, env[base])) : undefined;
+/** Likewise for metrics, which go as JSON. */
+export function readOtlpMetrics(
+  { endpoint, service, instance }: Asked,
+  env: NodeJS.ProcessEnv,
+): OtlpMetricsSettings | undefined {
+  const url = urlOf("metrics", endpoint, env);
+  if (url === undefined) return undefined;
+  return {
+    service: env["OTEL_SERVICE_NAME"] || service,
+    instance,
+    url,
+    intervalMs: whole(env, "OTEL_METRIC_EXPORT_INTERVAL", 60_000, MAX_DELAY_MS),
+    timeoutMs: whole(env, "OTEL_METRIC_EXPORT_TIMEOUT", 30_000, MAX_DELAY_MS),
+  };
 }
 
-function below(base: URL): string {
-  return `${base.href.replace(/\/$/, "")}/v1/traces`;
+type Signal = "traces" | "metrics";
+
+/** Undefined where none asks for the signal. */
+function urlOf(
+  signal: Signal,
+  endpoint: string | undefined,
+  env: NodeJS.ProcessEnv,
+): string | undefined {
+  const name = signal.toUpperCase();
+  const isOff = env["OTEL_SDK_DISABLED"]?.toLowerCase() === "true";
+  if (isOff || env[`OTEL_${name}_EXPORTER`] === "none") return undefined;
+  if (endpoint) return below(checkedUrl("--otlp-endpoint", endpoint), signal);
+  const own = `OTEL_EXPORTER_OTLP_${name}_ENDPOINT`;
+  if (env[own]) return checkedUrl(own, env[own]).href;
+  const base = "OTEL_EXPORTER_OTLP_ENDPOINT";
+  return env[base] ? below(checkedUrl(base, env[base]), signal) : undefined;
+}
+
+function below(base: URL, signal: Signal): string {
+  return `${base.href.replace(/\/$/, "")}/v1/${signal}`;
 }
 
 function checkedUrl(name: string, text: string): URL {

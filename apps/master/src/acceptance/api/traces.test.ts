@@ -10,6 +10,7 @@ beforeAll(async () => {
   receiver = await OtlpReceiver.start();
   vi.stubEnv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
   vi.stubEnv("OTEL_BSP_SCHEDULE_DELAY", "100");
+  vi.stubEnv("OTEL_METRIC_EXPORT_INTERVAL", "500");
   vi.stubEnv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test");
   const flags = ["--otlp-endpoint", receiver.endpoint];
   const offer = ["--task-isolation", "optional", "--task-users", "own"];
@@ -144,4 +145,18 @@ it("traces: a job submitted again under its id is the same job, in whatever trac
     });
   const tries = [{}, {}, headersOf("c7ad6b7169203331c3ce929d0e0e4736")];
   for (const headers of tries) expect((await submit(headers)).status).toBe(202);
+});
+
+// holds: metrics-otlp
+it("metrics: a receiver has those of the master and of the worker", async () => {
+  const has = (service: string, name: string) =>
+    [...receiver.metrics].some(
+      ([source, metrics]) =>
+        source.startsWith(`${service} `) && metrics.some((metric) => metric.name === name),
+    );
+  const wanted = [
+    ["heddle-master", "heddle_cluster_workers"],
+    ["heddle-worker", "heddle_node_memory_used_bytes"],
+  ] as const;
+  for (const [service, name] of wanted) await eventually(() => has(service, name), name, 50_000);
 });
