@@ -8,7 +8,7 @@ export const SITE = `${APP}/dist/site`;
 const INPUTS = [
   `${APP}/{index.html,package.json,vite.config.mjs}`,
   `${APP}/src/**/*`,
-  "libs/{auth,base,client,contracts}/dist/**/*.js",
+  "libs/{auth,base,client,contracts,event-store}/dist/**/*.js",
 ];
 
 /** What the console is built from, as paths from the root. */

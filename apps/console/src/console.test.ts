@@ -1,4 +1,4 @@
-// holds: console-pages, console-permissions, console-leader
+// holds: console-pages, console-permissions, console-leader, console-proof
 
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
@@ -7,6 +7,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../test/browser.ts";
+import { unreachable } from "../test/keyboard.ts";
 
 const rig = new ConsoleRig();
 const MINUTES_MS = 240_000;
@@ -42,6 +43,7 @@ const PAGES: readonly (readonly [string, string | RegExp])[] = [
   ["/console/gpus", "worker-1"],
   ["/console/usage", "Input tokens"],
   ["/console/events", "counts"],
+  ["/console/events?part=log", "JOB_SUBMIT"],
   ["/console/control-plane", "master-1"],
   ["/console/settings", "max_concurrent_jobs"],
 ];
@@ -53,7 +55,7 @@ const LOOKS = [
 ] as const;
 
 describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
-  describe("pages: dark and light, narrow and wide, without errors and violations", () => {
+  describe("pages: themes, widths and keyboard, without errors and violations", () => {
     let page: Page;
     beforeAll(async () => {
       page = await rig.signedIn();
@@ -72,6 +74,7 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
         const isWide = "document.documentElement.scrollWidth > innerWidth";
         expect(await page.evaluate(isWide), `wider than ${width}, ${colorScheme}`).toBe(false);
       }
+      expect(await unreachable(page), "by the keyboard").toEqual([]);
       expect(rig.errors).toEqual([]);
     });
   });
@@ -202,6 +205,22 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await page.context().close();
   });
 
+  it("events: the browser checks proofs, and names one that does not hold", async () => {
+    const page = await rig.signedIn("/console/events?part=log");
+    const check = page.getByRole("button", { name: /^Check the proof of event/ });
+    await check.first().click();
+    await page.getByText(/^in the signed log of \d+ events$/).waitFor();
+    await page.route("**/events/log/entries/*", async (route) => {
+      const reply = await route.fetch();
+      const body = (await reply.text()).replace('"type":"', '"type":"x');
+      await route.fulfill({ response: reply, body });
+    });
+    await check.first().click();
+    await page.getByText(/^Not proved: the event is not the one/).waitFor();
+    expect(rig.errors).toEqual([]);
+    await page.context().close();
+  });
+
   it("settings: a role and a secret are given and taken back", async () => {
     const page = await rig.signedIn("/console/settings");
     await page.getByText("This master has no plugins.").waitFor();
@@ -258,6 +277,15 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByText("Jobs by state").waitFor();
     expect(await page.getByRole("heading", { name: "Models" }).count()).toBe(0);
+    await page.getByRole("link", { name: "Settings" }).click();
+    await page.getByText("max_concurrent_jobs").waitFor();
+    for (const name of ["Secrets", "API keys"]) {
+      expect(await page.getByRole("heading", { name }).count(), name).toBe(0);
+    }
+    for (const name of ["Give a role", "Add a secret", "Change"]) {
+      expect(await page.getByRole("button", { name }).count(), name).toBe(0);
+    }
+    // What is not offered is not asked for either.
     expect(rig.errors).toEqual([]);
     await page.context().close();
   });

@@ -37,6 +37,7 @@ const routeTree = root.addChildren([
     getParentRoute: () => root,
     path: "/events",
     component: lazyRouteComponent(() => import("./events/events-page.tsx"), "EventsPage"),
+    validateSearch: (search: Record<string, unknown>) => ({ part: text(search["part"]) }),
   }),
   createRoute({
     getParentRoute: () => root,

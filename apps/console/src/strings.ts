@@ -372,7 +372,26 @@ export const STRINGS = {
     used: "In use",
     limit: "Limit",
   },
+  eventLog: {
+    table: "The event log, newest first",
+    about:
+      "Every change is an event of an append-only log. A check takes the event's bytes, and shows in this browser that the checkpoint that the cluster has signed covers them.",
+    insecure:
+      "This browser checks proofs only on HTTPS and on loopback: open the console by such an address.",
+    sequence: "Number",
+    subject: "Subject",
+    result: "Result",
+    user: "By",
+    proof: "Proof",
+    check: "Check",
+    checkOf: (sequence: string) => `Check the proof of event ${sequence}`,
+    proved: (size: string) => `in the signed log of ${size} events`,
+    signer: (key: string) => `Signed by ${key}`,
+    notProved: (why: string) => `Not proved: ${why}`,
+  },
   eventsPage: {
+    sections: "Sections of this page",
+    parts: { recent: "Jobs and nodes", log: "Log with proofs" },
     table: "Events, newest first",
     filter: "Filter",
     count: (count: string) => `${count} events`,

@@ -131,6 +131,10 @@ export class ConsoleRig {
     options: BrowserContextOptions = {},
     master = "master-1",
   ): Promise<Page> {
+    return this.#openAt(`${this.#addressOf(master)}${path}`, options);
+  }
+
+  async #openAt(url: string, options: BrowserContextOptions = {}): Promise<Page> {
     const context = await this.#browser!.newContext({
       viewport: { width: 1280, height: 800 },
       ...options,
@@ -141,7 +145,7 @@ export class ConsoleRig {
       if (message.type() === "error") this.errors.push(message.text());
     });
     page.on("pageerror", ({ message }) => this.errors.push(message));
-    await page.goto(`${this.#addressOf(master)}${path}`);
+    await page.goto(url);
     return page;
   }
 
@@ -152,11 +156,12 @@ export class ConsoleRig {
     key = this.key,
     master?: string,
   ): Promise<Page> {
-    const page = await this.open(path, options, master);
-    await page.getByLabel("API key").fill(key);
-    await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByRole("navigation", { name: "Pages" }).waitFor();
-    return page;
+    return enterKey(await this.open(path, options, master), key);
+  }
+
+  /** The same of another cluster's console. */
+  async signedInAt(url: string, key: string): Promise<Page> {
+    return enterKey(await this.#openAt(url), key);
   }
 
   /** Waits until a sign-in has shown it; a failure says what the page and the cluster have said. */
@@ -176,6 +181,13 @@ export class ConsoleRig {
     }
     rmSync(this.folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
   }
+}
+
+async function enterKey(page: Page, key: string): Promise<Page> {
+  await page.getByLabel("API key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("navigation", { name: "Pages" }).waitFor();
+  return page;
 }
 
 const AXE = CHROMIUM ? readFileSync(require.resolve("axe-core/axe.min.js"), "utf8") : "";

@@ -1,6 +1,7 @@
 import type { Heddle } from "@heddle/client/heddle";
 import type { ClusterEvent } from "@heddle/contracts/api/events";
 import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { useLiveEvents } from "../data/live-events.ts";
 import { useMay, useSession } from "../session/session.ts";
@@ -10,7 +11,8 @@ import { formatCount, formatTime } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
-import { eventsShown } from "./events-shown.ts";
+import { EventLog } from "./event-log.tsx";
+import { KeptEvents } from "./events-shown.ts";
 
 const text = STRINGS.eventsPage;
 const PAGE_EVENTS = 1_000;
@@ -47,8 +49,36 @@ const COLUMNS: readonly TableColumn<ClusterEvent>[] = [
   },
 ];
 
-/** Every kept event, the newest first, with those that happen meanwhile. */
+const PARTS = ["recent", "log"] as const;
+
+/** What happens to jobs and nodes, and the log of all changes with its proofs. */
 export function EventsPage() {
+  const { part: asked } = useSearch({ from: "/events" });
+  const mayReadLog = useMay("events:read");
+  return (
+    <div className="page page-fill">
+      <PageHead title={STRINGS.pages.events} />
+      {mayReadLog && (
+        <nav className="parts" aria-label={text.sections}>
+          {PARTS.map((part) => (
+            <Link
+              key={part}
+              to="/events"
+              search={{ part: part === "recent" ? undefined : part }}
+              activeOptions={{ exact: true, includeSearch: true }}
+            >
+              {text.parts[part]}
+            </Link>
+          ))}
+        </nav>
+      )}
+      {mayReadLog && asked === "log" ? <EventLog /> : <RecentEvents />}
+    </div>
+  );
+}
+
+/** Every kept event, the newest first, with those that happen meanwhile. */
+function RecentEvents() {
   const { heddle } = useSession();
   const mayRead = useMay("jobs:read");
   const [wanted, setWanted] = useState("");
@@ -59,29 +89,27 @@ export function EventsPage() {
     staleTime: Infinity,
   });
   const live = useLiveEvents();
-  const rows = useMemo(() => data && eventsShown(data, live, wanted), [data, live, wanted]);
+  const kept = useMemo(() => data && new KeptEvents(data, wanted), [data, wanted]);
+  const rows = useMemo(() => kept?.withLive(live), [kept, live]);
+  if (!mayRead) return <p>{STRINGS.common.noPermission("jobs:read")}</p>;
+  if (!rows) return <Waiting error={error} />;
   return (
-    <div className="page page-fill">
-      <PageHead title={STRINGS.pages.events} />
+    <>
       <div className="filters">
         <label>
           {text.filter}
           <input value={wanted} onChange={({ target }) => setWanted(target.value)} />
         </label>
-        {rows && <span className="muted">{text.count(formatCount(rows.length))}</span>}
+        <span className="muted">{text.count(formatCount(rows.length))}</span>
       </div>
-      {!mayRead && <p>{STRINGS.common.noPermission("jobs:read")}</p>}
-      {mayRead && !rows && <Waiting error={error} />}
-      {rows && (
-        <VirtualTable
-          label={text.table}
-          columns={COLUMNS}
-          rows={rows}
-          keyOf={({ id }) => id}
-          empty={text.empty}
-        />
-      )}
-    </div>
+      <VirtualTable
+        label={text.table}
+        columns={COLUMNS}
+        rows={rows}
+        keyOf={({ id }) => id}
+        empty={text.empty}
+      />
+    </>
   );
 }
 

@@ -1,15 +1,27 @@
 import type { ClusterEvent } from "@heddle/contracts/api/events";
 
-/** Kept events (oldest first) and live ones (newest first), each once, the newest first. */
-export function eventsShown(
-  kept: readonly ClusterEvent[],
-  live: readonly ClusterEvent[],
-  wanted: string,
-): ClusterEvent[] {
-  const known = new Set(kept.map(({ id }) => id));
-  const all = [...live.filter(({ id }) => !known.has(id)), ...kept.toReversed()];
-  const lower = wanted.trim().toLowerCase();
-  return lower === "" ? all : all.filter((event) => textOf(event).includes(lower));
+/** The events that the cluster has kept and that contain a text. */
+export class KeptEvents {
+  readonly #ids: ReadonlySet<string>;
+  readonly #found: readonly ClusterEvent[];
+  readonly #wanted: string;
+
+  /** Takes them the oldest first. */
+  constructor(kept: readonly ClusterEvent[], wanted: string) {
+    this.#ids = new Set(kept.map(({ id }) => id));
+    this.#wanted = wanted.trim().toLowerCase();
+    this.#found = this.#search(kept.toReversed());
+  }
+
+  /** With live ones, which are the newest first: each once, the newest first. */
+  withLive(live: readonly ClusterEvent[]): ClusterEvent[] {
+    return [...this.#search(live.filter(({ id }) => !this.#ids.has(id))), ...this.#found];
+  }
+
+  #search(events: readonly ClusterEvent[]): readonly ClusterEvent[] {
+    if (this.#wanted === "") return events;
+    return events.filter((event) => textOf(event).includes(this.#wanted));
+  }
 }
 
 function textOf(event: ClusterEvent): string {

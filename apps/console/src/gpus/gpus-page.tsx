@@ -19,9 +19,7 @@ export function GpusPage() {
   const { data, error } = useQuery(nodesQuery(heddle));
   const [figure, setFigure] = useState<GpuFigure>("load");
   const columns = useMemo(() => columnsOf(figure), [figure]);
-  const rows = data
-    ?.filter(({ gpus }) => gpus.length > 0)
-    .toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const rows = useMemo(() => data?.filter(({ gpus }) => gpus.length > 0), [data]);
   return (
     <div className="page page-fill">
       <PageHead title={STRINGS.pages.gpus} />

@@ -16,6 +16,8 @@ const text = STRINGS.logs;
 /** Of each log, at first. */
 const TAIL_LINES = 5_000;
 const POLL_MS = 1_000;
+/** Lines of a long log are shaped while it is read, not all at its end. */
+const BATCH_LINES = 5_000;
 const STREAMS = ["both", "stdout", "stderr"] as const;
 
 interface LogChoice {
@@ -152,7 +154,9 @@ class LogFeed {
     const from = cursor === undefined ? {} : { cursor, tail: undefined };
     const entries: LogEntry[] = [];
     const log = this.#heddle.jobs.logs(this.#id, { ...this.#options, ...from, signal });
-    for await (const entry of log) entries.push(entry);
+    for await (const entry of log) {
+      if (entries.push(entry) >= BATCH_LINES) this.#buffer.add(entries.splice(0));
+    }
     this.#buffer.add(entries);
     const { lines, dropped } = this.#buffer;
     return { lines, dropped };

@@ -1,19 +1,18 @@
 import type { Job, JobFailure, JobTask } from "@heddle/contracts/api/job-replies";
 import { Link } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useEffect, useReducer, useState } from "react";
 import { STRINGS } from "../strings.ts";
 import { CodeBlock } from "../ui/code-block.tsx";
 import { formatAgo, formatCompact, formatCount, formatTime } from "../ui/format.ts";
 import { Card, Facts, PlainTable } from "../ui/parts.tsx";
-import { SeriesChart, type SeriesPoint } from "../ui/series-chart.tsx";
+import { Series } from "../ui/series.ts";
+import { SeriesChart } from "../ui/series-chart.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
 import { JobExplanationCard } from "./job-explanation.tsx";
 import { hasProgress, ReportedProgress } from "./reported-progress.tsx";
 
 const text = STRINGS.jobs;
-/** A curve that is longer loses its oldest points. */
-const MAX_POINTS = 100_000;
 
 /** What a job is doing, why it waits or has failed, and its tasks. */
 export function JobOverview({ job }: { readonly job: Job }) {
@@ -53,30 +52,32 @@ function Failure({ failure }: { readonly failure: JobFailure }) {
 function Curves({ job: { progress } }: { readonly job: Job }) {
   const loss = useSeries(progress?.step ?? null, progress?.loss ?? null);
   const reward = useSeries(progress?.step ?? null, progress?.reward ?? null);
-  if (loss.length < 2 && reward.length < 2) return null;
+  const charts = [
+    { title: text.loss, label: text.curve, series: loss },
+    { title: text.reward, label: text.rewardCurve, series: reward },
+  ].filter(({ series }) => series.first !== series.last);
+  if (charts.length === 0) return null;
   return (
     <div className="columns">
-      {loss.length > 1 && (
-        <Card title={text.loss}>
-          <SeriesChart label={text.curve} points={loss} format={formatCompact} />
+      {charts.map(({ title, label, series }) => (
+        <Card key={title} title={title}>
+          <SeriesChart label={label} series={series} format={formatCompact} />
         </Card>
-      )}
-      {reward.length > 1 && (
-        <Card title={text.reward}>
-          <SeriesChart label={text.rewardCurve} points={reward} format={formatCompact} />
-        </Card>
-      )}
+      ))}
     </div>
   );
 }
 
-function useSeries(x: number | null, y: number | null): readonly SeriesPoint[] {
-  const [points, setPoints] = useState<readonly SeriesPoint[]>([]);
+/** The points so far; it grows with each new one. */
+function useSeries(x: number | null, y: number | null): Series {
+  const [series] = useState(() => new Series());
+  const [, draw] = useReducer((drawn: number) => drawn + 1, 0);
   useEffect(() => {
-    if (x === null || y === null) return;
-    setPoints((old) => (old.at(-1)?.x === x ? old : [...old.slice(1 - MAX_POINTS), { x, y }]));
-  }, [x, y]);
-  return points;
+    if (x === null || y === null || series.last?.x === x) return;
+    series.add({ x, y });
+    draw();
+  }, [series, x, y]);
+  return series;
 }
 
 function JobFacts({ job }: { readonly job: Job }) {

@@ -76,8 +76,7 @@ const COLUMNS: readonly TableColumn<ClusterNode>[] = [
 /** All nodes, in the order of their names. */
 export function NodesPage() {
   const { heddle } = useSession();
-  const { data, error } = useQuery(nodesQuery(heddle));
-  const rows = data?.toSorted((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
+  const { data: rows, error } = useQuery(nodesQuery(heddle));
   return (
     <div className="page page-fill">
       <PageHead title={STRINGS.pages.nodes} />

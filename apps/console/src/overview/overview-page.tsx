@@ -9,7 +9,8 @@ import { STRINGS } from "../strings.ts";
 import { EventLine } from "../ui/event-line.tsx";
 import { formatCompact, formatCount, formatPercent } from "../ui/format.ts";
 import { Card, PageHead, Waiting } from "../ui/parts.tsx";
-import { SeriesChart, type SeriesPoint } from "../ui/series-chart.tsx";
+import { Series, type SeriesPoint } from "../ui/series.ts";
+import { SeriesChart } from "../ui/series-chart.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 
 const RECENT_EVENTS = 12;
@@ -115,7 +116,11 @@ function TokensCard({ metrics }: { readonly metrics: ClusterMetricsReply }) {
   }, [timestamp, rate]);
   return (
     <Card title={STRINGS.overview.tokens}>
-      <SeriesChart label={STRINGS.overview.tokenSeries} points={points} format={formatCompact} />
+      <SeriesChart
+        label={STRINGS.overview.tokenSeries}
+        series={Series.of(points)}
+        format={formatCompact}
+      />
     </Card>
   );
 }

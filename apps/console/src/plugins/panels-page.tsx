@@ -4,6 +4,7 @@ import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCompact } from "../ui/format.ts";
 import { Card, Facts, PageHead, PlainTable, Waiting } from "../ui/parts.tsx";
+import { Series } from "../ui/series.ts";
 import { SeriesChart } from "../ui/series-chart.tsx";
 import { type PluginPanel, usePanels } from "./use-panels.ts";
 
@@ -47,8 +48,8 @@ function Part({ part }: { readonly part: PanelPart }) {
     return <Facts rows={part.rows.map(([name, value]) => [name, textOf(value)])} />;
   }
   if (part.kind === "series") {
-    const points = part.points.map(([x, y]) => ({ x, y }));
-    return <SeriesChart label={part.label} points={points} format={formatCompact} />;
+    const series = Series.of(part.points.map(([x, y]) => ({ x, y })));
+    return <SeriesChart label={part.label} series={series} format={formatCompact} />;
   }
   const rows = part.rows.map((cells, at) => ({ key: String(at), cells: cells.map(textOf) }));
   return <PlainTable label={part.label} head={part.columns} rows={rows} />;

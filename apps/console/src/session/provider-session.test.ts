@@ -9,6 +9,8 @@ import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../../test/browser.ts";
 
 const MINUTES_MS = 240_000;
 const SECRET = "console-secret-of-the-test";
+/** Of a token: pages renew theirs meanwhile. */
+const TOKEN_SECONDS = 20;
 
 describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIUM}`, () => {
   const rig = new ConsoleRig();
@@ -20,7 +22,7 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
     rig.authFileOf = (url) => {
       const [file, secret] = [join(rig.folder, "auth.json"), join(rig.folder, "secret")];
       writeFileSync(secret, SECRET);
-      const started = IdentityProvider.start(url, issuerPort);
+      const started = IdentityProvider.start(url, issuerPort, TOKEN_SECONDS);
       started.then(resolve);
       const issuer = `http://127.0.0.1:${issuerPort}`;
       const console = { public_url: url, client_id: "heddle-console", client_secret_file: secret };
@@ -70,6 +72,26 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
       const again = await page.context().newPage();
       await again.goto(`${rig.url}/console/nodes`);
       await again.getByLabel("API key").waitFor();
+      await page.context().close();
+    },
+    MINUTES_MS,
+  );
+
+  it(
+    "an expired one ends on the open page, which says so and signs in again",
+    async () => {
+      const page = await rig.open("/console/nodes");
+      const signIn = page.getByRole("button", { name: "Sign in with the identity provider" });
+      const title = page.getByRole("heading", { level: 1, name: "Nodes" });
+      await signIn.click();
+      await rig.shown(title);
+      await provider.endGrants();
+      await rig.shown(page.getByText(/The session has ended/));
+      expect(await title.count()).toBe(0);
+      rig.errors.length = 0;
+      await signIn.click();
+      await rig.shown(title);
+      expect(rig.errors).toEqual([]);
       await page.context().close();
     },
     MINUTES_MS,

@@ -1,6 +1,7 @@
 import { EMPTY_ROOT, HASH_BYTES, nodeHash, sameHash } from "./hash.ts";
+import { aboveLeftEdge, half, siblingSides } from "./sibling-sides.ts";
 
-// Verification by RFC 9162, sections 2.1.3.2 and 2.1.4.2. Sizes reach 2^53, so no bit operators.
+// Verification by RFC 9162, sections 2.1.3.2 and 2.1.4.2.
 
 /** A tree's number of leaves, and its hash. */
 export interface TreeHead {
@@ -19,21 +20,14 @@ export function isIncluded(
   proof: readonly Uint8Array[],
 ): boolean {
   if (!isCount(index) || !isCount(size) || index >= size || !isProof(proof)) return false;
-  let hash = leaf;
-  let node = index;
-  let last = size - 1;
-  for (const sibling of proof) {
-    if (last === 0) return false;
-    if (node % 2 === 1 || node === last) {
-      hash = nodeHash(sibling, hash);
-      [node, last] = aboveLeftEdge(node, last);
-    } else {
-      hash = nodeHash(hash, sibling);
-    }
-    node = half(node);
-    last = half(last);
-  }
-  return last === 0 && sameHash(hash, root);
+  const sides = siblingSides(index, size);
+  if (sides.length !== proof.length) return false;
+  const folded = proof.reduce(
+    (hash, sibling, at) =>
+      sides[at] === "left" ? nodeHash(sibling, hash) : nodeHash(hash, sibling),
+    leaf,
+  );
+  return sameHash(folded, root);
 }
 
 /** Whether the proof shows that the old tree is a prefix of the new one. */
@@ -61,17 +55,6 @@ export function isConsistent(from: TreeHead, to: TreeHead, proof: readonly Uint8
     last = half(last);
   }
   return last === 0 && sameHash(oldRoot, from.root) && sameHash(newRoot, to.root);
-}
-
-/** A left edge has no sibling on its right: the levels at which it has none are passed over. */
-function aboveLeftEdge(node: number, last: number): [number, number] {
-  let [at, end] = [node, last];
-  while (at % 2 === 0 && at !== 0) [at, end] = [half(at), half(end)];
-  return [at, end];
-}
-
-function half(value: number): number {
-  return Math.floor(value / 2);
 }
 
 function isCount(value: number): boolean {

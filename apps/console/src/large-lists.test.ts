@@ -1,0 +1,98 @@
+// holds: console-large
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../test/browser.ts";
+import { scrolled } from "../test/scrolling.ts";
+
+const rig = new ConsoleRig();
+const MINUTES_MS = 300_000;
+const ROW_PX = 40;
+const LINE_PX = 18;
+const LINES = 100_000;
+/** A screen of rows with those around it: the number of all rows has no part in it. */
+const MOST_ELEMENTS = 4_000;
+const LONG_LOG = `seq -f 'line %.0f of the log' ${LINES}`;
+let page: Page;
+
+beforeAll(async () => {
+  if (!CHROMIUM) return;
+  await rig.start("--simulate-gpus", "8xH100-80GB", "--parameter-servers", "0");
+  const { job_id: job } = await rig.call("POST", "/jobs", { name: "talks", command: LONG_LOG });
+  page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
+  await page.getByText("succeeded").first().waitFor();
+}, MINUTES_MS);
+afterAll(() => rig.close());
+
+type Listed = Readonly<Record<string, unknown>>;
+
+/** Lists show so many copies of the first that the master lists, each under names of its own. */
+async function multiply(path: string, count: number, copy: (at: number) => Listed): Promise<void> {
+  const { data } = (await rig.call("GET", path)) as unknown as { readonly data: Listed[] };
+  const [row] = data;
+  expect(row, path).toBeDefined();
+  await page.route(`**/api/v1${path}*`, async (route) => {
+    const { searchParams: asked } = new URL(route.request().url());
+    if (route.request().headers()["accept"]?.includes("event-stream")) return route.continue();
+    const first = Number(asked.get("cursor") ?? asked.get("after") ?? 0);
+    const end = Math.min(count, first + Number(asked.get("limit") ?? count));
+    const copies = Array.from({ length: end - first }, (_, at) => ({
+      ...row,
+      ...copy(first + at),
+    }));
+    const place = { next_cursor: end < count ? `${end}` : null, last_event_id: `${end}` };
+    await route.fulfill({ json: { object: "list", data: copies, ...place } });
+  });
+}
+
+async function expectFew(selector: string, wholePx: number): Promise<void> {
+  const { mostElements, mostAdded, steps, heightPx } = await scrolled(page, selector, wholePx);
+  expect(heightPx).toBeGreaterThanOrEqual(wholePx);
+  expect(steps).toBeGreaterThan(20);
+  expect(mostElements).toBeLessThan(MOST_ELEMENTS);
+  expect(mostAdded).toBeLessThan(MOST_ELEMENTS);
+}
+
+const LISTS = [
+  ["nodes", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `row-${at}` })],
+  ["gpus", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `row-${at}` })],
+  ["jobs", "/jobs", 10_000, (at: number) => ({ id: `job_${at}`, name: `row-${at}` })],
+  [
+    "events",
+    "/events",
+    50_000,
+    (at: number) => ({ id: `${at}.0`, name: `row-${at}`, node_name: `row-${at}` }),
+  ],
+] as const;
+
+describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => {
+  it(`logs: of ${LINES} lines those in view are in the page`, { timeout: MINUTES_MS }, async () => {
+    await page.getByRole("button", { name: "From the start" }).click();
+    await page.getByText("100,000 lines").waitFor();
+    await expectFew(".log", LINES * LINE_PX);
+    await page.getByText(`line ${LINES} of the log`).waitFor();
+    expect(rig.errors).toEqual([]);
+  });
+
+  it.each(LISTS)(
+    "%s: of all rows those in view are in the page",
+    {
+      timeout: MINUTES_MS,
+    },
+    async (name, path, count, copy) => {
+      await multiply(path, count, copy);
+      // Within the page: a reload would end the session.
+      await page.evaluate(`history.pushState(null, "", "/console/${name}")`);
+      await page
+        .getByText(/^row-\d+$/)
+        .first()
+        .waitFor();
+      await expectFew(".table-scroller", count * ROW_PX);
+      // Events have the newest first.
+      const last = name === "events" ? 0 : count - 1;
+      await page.getByText(`row-${last}`, { exact: true }).waitFor();
+      await page.unrouteAll({ behavior: "ignoreErrors" });
+      expect(rig.errors).toEqual([]);
+    },
+  );
+});

@@ -1,0 +1,62 @@
+import type { Page } from "playwright-core";
+
+/** What a page did while a list was scrolled from its beginning to its end. */
+export interface ScrollUse {
+  readonly steps: number;
+  /** Of the whole element at the end. */
+  readonly heightPx: number;
+  /** Elements of the whole document, the most after any frame. */
+  readonly mostElements: number;
+  /** Elements that any one step has added. */
+  readonly mostAdded: number;
+  /** Frames of more than 50 ms by the browser's own long animation frames, and the longest. */
+  readonly longFrames: number;
+  readonly longestMs: number;
+}
+
+/** Steps of a whole list, a screen each at least. */
+const STEPS = 200;
+/** A list that has not grown for so long is at its end, though it is shorter. */
+const PATIENCE_MS = 60_000;
+
+/** Scrolls the element from its beginning to its end, which is so far down once all is read. */
+export async function scrolled(page: Page, selector: string, wholePx: number): Promise<ScrollUse> {
+  const options = JSON.stringify({ selector, wholePx, STEPS, PATIENCE_MS });
+  return (await page.evaluate(`(${SCROLL})(${options})`)) as ScrollUse;
+}
+
+const SCROLL = `async ({ selector, wholePx, STEPS, PATIENCE_MS }) => {
+  const scroller = document.querySelector(selector);
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  const long = [];
+  const frames = new PerformanceObserver((list) => long.push(...list.getEntries()));
+  frames.observe({ type: "long-animation-frame" });
+  let added = 0;
+  const changes = new MutationObserver((records) => {
+    for (const { addedNodes } of records)
+      for (const node of addedNodes) added += 1 + (node.querySelectorAll?.("*").length ?? 0);
+  });
+  changes.observe(scroller, { childList: true, subtree: true });
+  const use = { steps: 0, mostElements: 0, mostAdded: 0 };
+  scroller.scrollTop = 0;
+  await frame();
+  const step = Math.max(scroller.clientHeight, wholePx / STEPS);
+  let movedMs = performance.now();
+  for (; performance.now() - movedMs < PATIENCE_MS; use.steps++) {
+    const before = scroller.scrollTop;
+    scroller.scrollTop = before + step;
+    added = 0;
+    await frame();
+    await frame();
+    use.mostElements = Math.max(use.mostElements, document.querySelectorAll("*").length);
+    use.mostAdded = Math.max(use.mostAdded, added);
+    if (scroller.scrollTop !== before) movedMs = performance.now();
+    const endPx = scroller.scrollTop + scroller.clientHeight + 1;
+    if (endPx >= Math.max(wholePx, scroller.scrollHeight)) break;
+  }
+  changes.disconnect();
+  frames.disconnect();
+  const longestMs = Math.max(0, ...long.map(({ duration }) => duration));
+  const heightPx = scroller.scrollHeight;
+  return { ...use, heightPx, longFrames: long.length, longestMs };
+}`;

@@ -1,0 +1,125 @@
+import type { Page } from "playwright-core";
+import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../apps/console/test/browser.ts";
+import { type ScrollUse, scrolled } from "../apps/console/test/scrolling.ts";
+import { measureJobStorm } from "./scale/job-storm.ts";
+import { startCluster } from "./scale/steady.ts";
+import { withCleanup } from "./support/child-process.ts";
+import { readOptions } from "./support/command-line.ts";
+import { writeReport } from "./support/result.ts";
+import { summarizeSamples } from "./support/statistics.ts";
+import { atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
+
+// The console's pages in a browser, over lists of real masters: first paint, and frames while they are scrolled.
+
+const usage = "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000]";
+const options = readOptions(usage, ["nodes", "jobs", "lines"]);
+const nodes = Number(options["nodes"] ?? 1_000);
+const jobs = Number(options["jobs"] ?? 10_000);
+const lines = Number(options["lines"] ?? 100_000);
+
+const bars = { paintMs: 300, frameMs: 50 };
+const PAINTS = 9;
+const SETTLE_MS = 5_000;
+const ROW_PX = 40;
+const LINE_PX = 18;
+const FIRST_PAINT = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`;
+
+interface Scrolled {
+  readonly list: string;
+  readonly rows: number;
+  readonly use: ScrollUse;
+}
+
+if (!CHROMIUM) throw new Error(`There is no browser to measure${NEEDS_CHROMIUM}.`);
+await withCleanup(async () => {
+  const rig = new ConsoleRig();
+  try {
+    await rig.start("--simulate-gpus", "8xH100-80GB", "--parameter-servers", "0");
+    const paintsMs = await firstPaints(rig);
+    const lists = [await scrolledLog(rig), ...(await scrolledLists(rig))];
+    report(paintsMs, lists);
+  } finally {
+    await rig.close();
+  }
+});
+
+/** Of a page whose files the browser has, from its navigation on. */
+async function firstPaints(rig: ConsoleRig): Promise<number[]> {
+  const page = await rig.open();
+  const paintsMs: number[] = [];
+  for (let at = 0; at < PAINTS; at++) {
+    await page.reload();
+    await page.getByLabel("API key").waitFor();
+    paintsMs.push((await page.evaluate(FIRST_PAINT)) as number);
+  }
+  await page.context().close();
+  return paintsMs;
+}
+
+async function scrolledLog(rig: ConsoleRig): Promise<Scrolled> {
+  const command = `seq -f 'line %.0f of the log' ${lines}`;
+  const { job_id: job } = await rig.call("POST", "/jobs", { name: "talks", command });
+  const page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
+  await page.getByText("succeeded").first().waitFor();
+  await page.getByRole("button", { name: "From the start" }).click();
+  await page.getByText(`${lines.toLocaleString("en")} lines`).waitFor();
+  const use = await scrolled(page, ".log", lines * LINE_PX);
+  await page.context().close();
+  return { list: "log lines", rows: lines, use };
+}
+
+/** Lists of another cluster, with simulated nodes and the jobs and events of a storm. */
+async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
+  const cluster = await startCluster(1, nodes, SETTLE_MS);
+  try {
+    await measureJobStorm(cluster, jobs, 0);
+    const { group } = cluster.masters;
+    const url = group.url(await group.leader()) ?? "";
+    const page = await rig.signedInAt(`${url}/console/`, group.adminKey);
+    const lists: Scrolled[] = [];
+    for (const [list, path, least] of [
+      ["nodes", "nodes", nodes],
+      ["GPUs", "gpus", nodes],
+      ["jobs", "jobs", jobs],
+      ["events", "events", 1],
+    ] as const) {
+      await page.evaluate(`history.pushState(null, "", "/console/${path}")`);
+      await page.locator(".table-body .table-row").first().waitFor();
+      const use = await scrolled(page, ".table-scroller", least * ROW_PX);
+      lists.push({ list, rows: await rowsOf(page), use });
+    }
+    return lists;
+  } finally {
+    await cluster.fleet.stop();
+    await cluster.masters.stop();
+  }
+}
+
+async function rowsOf(page: Page): Promise<number> {
+  const count = await page.getByRole("table").first().getAttribute("aria-rowcount");
+  return Number(count) - 1;
+}
+
+function report(paintsMs: readonly number[], lists: readonly Scrolled[]): void {
+  const paint = summarizeSamples(paintsMs);
+  printTable(
+    "Scrolled from the beginning to the end, a screen or more each step",
+    ["list", "rows", "steps", "elements at most", "frames over 50 ms", "longest, ms"],
+    lists.map(({ list, rows, use }) => [
+      list,
+      rows,
+      use.steps,
+      use.mostElements,
+      use.longFrames,
+      use.longestMs,
+    ]),
+  );
+  const verdicts: Verdict[] = [
+    atMost("first paint with a warm cache, median, ms", paint.p50, bars.paintMs),
+    ...lists.map(({ list, rows, use }) =>
+      atMost(`longest frame over ${rows} ${list}, ms`, use.longestMs, bars.frameMs),
+    ),
+  ];
+  printVerdicts(verdicts);
+  writeReport(options, "console", { paintsMs, lists, verdicts });
+}
