@@ -32,7 +32,7 @@ const REACHED = `(() => {
   return { isAgain, unmarked: isMarked ? undefined : at.outerHTML.slice(0, 200) };
 })()`;
 
-/** Of radio buttons and of rows that were drawn anew others stand for them. */
+/** A group of radio buttons is one stop of the Tab key. */
 const MISSED = `(() => {
   const missed = [...document.querySelectorAll("[data-walk=asked]")].filter(
     (control) => control.checkVisibility() && control.type !== "radio",

@@ -7,7 +7,7 @@ import { STRINGS } from "../strings.ts";
 import { formatCount, formatTime } from "../ui/format.ts";
 import { Waiting } from "../ui/parts.tsx";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
-import { canProve, checkProof } from "./log-proof.ts";
+import { canProve, proveEntry } from "./log-proof.ts";
 
 const text = STRINGS.eventLog;
 const PAGE_EVENTS = 200;
@@ -31,7 +31,7 @@ const COLUMNS: readonly TableColumn<LogEvent>[] = [
 ];
 
 /** The append-only log, the newest event first; the browser checks the proof of each that is asked for. */
-export function EventLog() {
+export function LogEvents() {
   const { heddle } = useSession();
   const { data, error, fetchNextPage, hasNextPage, isFetching } = useInfiniteQuery({
     queryKey: ["event-log"],
@@ -99,5 +99,5 @@ async function proved(heddle: Heddle, sequence: string) {
     heddle.events.entry(sequence),
     heddle.events.proof(sequence),
   ]);
-  return checkProof({ sequence, bytes, proof }, keys);
+  return proveEntry({ sequence, bytes, proof }, keys);
 }

@@ -11,7 +11,7 @@ import { formatCount, formatTime } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
-import { EventLog } from "./event-log.tsx";
+import { LogEvents } from "./event-log.tsx";
 import { KeptEvents } from "./events-shown.ts";
 
 const text = STRINGS.eventsPage;
@@ -72,7 +72,7 @@ export function EventsPage() {
           ))}
         </nav>
       )}
-      {mayReadLog && asked === "log" ? <EventLog /> : <RecentEvents />}
+      {mayReadLog && asked === "log" ? <LogEvents /> : <RecentEvents />}
     </div>
   );
 }

@@ -7,7 +7,7 @@ import { noteSigner } from "@heddle/event-store/notes/note-key";
 import { signNote } from "@heddle/event-store/notes/signed-note";
 import { formatTlogProof } from "@heddle/event-store/notes/tlog-proof";
 import { expect, test } from "vitest";
-import { checkProof } from "./log-proof.ts";
+import { proveEntry } from "./log-proof.ts";
 
 const ORIGIN = "heddle/events/c1";
 const signer = noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey);
@@ -29,7 +29,7 @@ function logged(
 }
 
 test.each([0, 1, 2])("proof: event %i is shown to be in the signed log", async (at) => {
-  const proved = await checkProof(logged(at), keysOf(other.verifierKey, signer.verifierKey));
+  const proved = await proveEntry(logged(at), keysOf(other.verifierKey, signer.verifierKey));
   expect(proved).toEqual({ size: 3, signer: expect.stringContaining(`${ORIGIN}+`) });
 });
 
@@ -45,13 +45,13 @@ const FAULTS = [
 
 test.each(FAULTS)("proof: %s is refused", async (_, changed, message) => {
   const keys = keysOf(signer.verifierKey);
-  await expect(checkProof({ ...logged(1), ...changed }, keys)).rejects.toThrow(message);
+  await expect(proveEntry({ ...logged(1), ...changed }, keys)).rejects.toThrow(message);
 });
 
 test("proof: a checkpoint that was changed, or that no key has signed, is refused", async () => {
   const { proof, ...rest } = logged(1);
   const larger = { ...rest, proof: proof.replace("\n3\n", "\n4\n") };
-  await expect(checkProof(larger, keysOf(signer.verifierKey))).rejects.toThrow("does not fit");
+  await expect(proveEntry(larger, keysOf(signer.verifierKey))).rejects.toThrow("does not fit");
   const keys = keysOf(other.verifierKey);
-  await expect(checkProof(logged(1), keys)).rejects.toThrow("no key of the log has signed");
+  await expect(proveEntry(logged(1), keys)).rejects.toThrow("no key of the log has signed");
 });

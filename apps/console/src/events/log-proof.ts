@@ -2,7 +2,7 @@ import type { EventLogKeys } from "@heddle/contracts/api/events/log";
 import { siblingSides } from "@heddle/event-store/merkle/sibling-sides";
 
 /** An event of the log as its proof is about it. */
-export interface LoggedEntry {
+export interface ProvedEntry {
   readonly sequence: string;
   readonly bytes: Uint8Array;
   /** C2SP tlog-proof. */
@@ -29,7 +29,7 @@ export function canProve(): boolean {
 }
 
 /** Checks in this process that the event is in the log that the keys sign. Rejects with what is wrong. */
-export async function checkProof(entry: LoggedEntry, keys: EventLogKeys): Promise<Proved> {
+export async function proveEntry(entry: ProvedEntry, keys: EventLogKeys): Promise<Proved> {
   const { index, hashes, note } = parseProof(entry.proof);
   if (String(index) !== entry.sequence) throw new Error(`it is about event ${index}`);
   if (sequenceOf(entry.bytes) !== entry.sequence) throw new Error("the event has another number");

@@ -1,12 +1,10 @@
 import { SharedRun } from "@heddle/base/async/shared-run";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { InferenceMetrics } from "@heddle/observability/inference-metrics";
-import type { Logger } from "@heddle/observability/logger";
 import { MetricsText } from "@heddle/observability/metrics-text";
-import { OtlpMetrics } from "@heddle/observability/otlp-metrics";
-import { Inject, Module, type OnModuleDestroy } from "@nestjs/common";
+import { Inject, Module } from "@nestjs/common";
 import { Registry } from "prom-client";
-import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
+import { MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import {
@@ -21,6 +19,7 @@ import { ClusterMetrics } from "./cluster-metrics.ts";
 import { ClusterReport } from "./cluster-report.ts";
 import { exposeDispatchMetrics } from "./dispatch-metrics.ts";
 import { JobFigures } from "./job-figures.ts";
+import { MetricsSending } from "./metrics-sending.ts";
 import { exposeParameterServerMetrics } from "./parameter-server-metrics.ts";
 import { exposeRaftMetrics } from "./raft-metrics.ts";
 import { hidesTenants, PUBLIC_METRICS } from "./tenant-series.ts";
@@ -33,6 +32,7 @@ import { TrainingMetrics } from "./training-metrics.ts";
   providers: [
     ClusterReport,
     JobFigures,
+    MetricsSending,
     Throughput,
     TrainingMetrics,
     { provide: StepQueue, useFactory: () => new StepQueue("views of the cluster") },
@@ -75,19 +75,14 @@ import { TrainingMetrics } from "./training-metrics.ts";
     StepQueue,
   ],
 })
-export class MetricsModule implements OnModuleDestroy {
-  readonly #sender: OtlpMetrics | undefined;
-
+export class MetricsModule {
   constructor(
     @Inject(Registry) registry: Registry,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(NODE_DIRECTORY) directory: NodeDirectory,
     @Inject(INFERENCE_DISPATCH) dispatch: InferenceDispatch,
     @Inject(ClusterMetrics) cluster: ClusterMetrics,
-    @Inject(MASTER_CONFIG) { otlpMetrics }: MasterConfig,
-    @Inject(LOGGER) log: Logger,
   ) {
-    this.#sender = otlpMetrics && new OtlpMetrics(otlpMetrics, registry, log);
     exposeParameterServerMetrics(registry, directory);
     exposeClusterMetrics(registry, cluster);
     if (control.group) exposeRaftMetrics(registry, control.group);
@@ -95,10 +90,6 @@ export class MetricsModule implements OnModuleDestroy {
       ...dispatch.stats(),
       workerLost: directory.workersLost,
     }));
-  }
-
-  async onModuleDestroy(): Promise<void> {
-    await this.#sender?.close();
   }
 }
 

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, beforeAll, onTestFinished } from "vitest";
-import { NatsProcess } from "../../../../test/nats-process.ts";
-import { sinkCases } from "../../../../test/sink-kit.ts";
+import { NatsProcess } from "../../../../test/sinks/nats-process.ts";
+import { sinkCases } from "../../../../test/sinks/sink-kit.ts";
 import type { LogSink } from "./log-sink.ts";
 import { openSinks } from "./open-sinks.ts";
 

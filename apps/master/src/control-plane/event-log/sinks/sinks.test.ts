@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { startS3Server } from "@heddle/base/testing/s3-server";
 import { expect, onTestFinished, test } from "vitest";
-import { NatsProcess } from "../../../../test/nats-process.ts";
+import { NatsProcess } from "../../../../test/sinks/nats-process.ts";
 import { FileSink } from "./file-sink.ts";
 import type { LogSink } from "./log-sink.ts";
 import { openSinks } from "./open-sinks.ts";

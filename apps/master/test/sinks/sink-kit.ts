@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { LogSink } from "../src/control-plane/event-log/sinks/log-sink.ts";
+import type { LogSink } from "../../src/control-plane/event-log/sinks/log-sink.ts";
 
 const timeout = 60_000;
 
@@ -23,7 +23,7 @@ export interface SinkPlace {
 }
 
 /** An event at that sequence, with characters of several bytes. */
-export function eventText(sequence: number, text = "\u6f22".repeat(20)): string {
+function eventText(sequence: number, text = "\u6f22".repeat(20)): string {
   return JSON.stringify({ sequence: String(sequence), text });
 }
 
@@ -56,7 +56,7 @@ export function sinkCases({ title, why, place: newPlace }: SinkUnderTest): void 
       expect(stored.at(-1)).toBe(eventText(1_200));
     });
 
-    it("after a restart it goes on, and a sink that knows its place says it", async () => {
+    it("after a restart it continues, and a sink that knows its place says it", async () => {
       const place = await newPlace();
       const before = opened(place);
       await before.write(batch(0, 5));

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { eventually } from "@heddle/base/testing/eventually";
-import { NatsConnection } from "../src/control-plane/event-log/sinks/nats-connection.ts";
+import { NatsConnection } from "../../src/control-plane/event-log/sinks/nats-connection.ts";
 
 /** A server of NATS with JetStream, or why there is none. */
 export class NatsProcess {
