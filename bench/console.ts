@@ -20,6 +20,8 @@ const lines = Number(options["lines"] ?? 100_000);
 const bars = { paintMs: 300, frameMs: 50 };
 const PAINTS = 9;
 const SETTLE_MS = 5_000;
+/** A loaded machine reads a thousand nodes slowly. */
+const PATIENCE_MS = 300_000;
 const ROW_PX = 40;
 const LINE_PX = 18;
 const FIRST_PAINT = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`;
@@ -65,7 +67,7 @@ async function scrolledLog(rig: ConsoleRig): Promise<Scrolled> {
   await page.getByText(`${lines.toLocaleString("en")} lines`).waitFor();
   const use = await scrolled(page, ".log", lines * LINE_PX);
   await page.context().close();
-  return { list: "log lines", rows: lines, use };
+  return { list: "Log lines", rows: lines, use };
 }
 
 /** Lists of another cluster, with simulated nodes and the jobs and events of a storm. */
@@ -76,15 +78,20 @@ async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
     const { group } = cluster.masters;
     const url = group.url(await group.leader()) ?? "";
     const page = await rig.signedInAt(`${url}/console/`, group.adminKey);
+    page.setDefaultTimeout(PATIENCE_MS);
     const lists: Scrolled[] = [];
-    for (const [list, path, least] of [
-      ["nodes", "nodes", nodes],
-      ["GPUs", "gpus", nodes],
-      ["jobs", "jobs", jobs],
-      ["events", "events", 1],
+    for (const [list, least] of [
+      ["Nodes", nodes],
+      ["GPUs", nodes],
+      ["Jobs", jobs],
+      ["Events", 1],
     ] as const) {
-      await page.evaluate(`history.pushState(null, "", "/console/${path}")`);
+      const path = `/console/${list.toLowerCase()}`;
+      await page.evaluate(`history.pushState(null, "", ${JSON.stringify(path)})`);
+      // Else it would find the rows of the page before.
+      await page.getByRole("heading", { level: 1, name: list }).waitFor();
       await page.locator(".table-body .table-row").first().waitFor();
+      console.log(`scrolling ${list}`);
       const use = await scrolled(page, ".table-scroller", least * ROW_PX);
       lists.push({ list, rows: await rowsOf(page), use });
     }
@@ -117,7 +124,7 @@ function report(paintsMs: readonly number[], lists: readonly Scrolled[]): void {
   const verdicts: Verdict[] = [
     atMost("first paint with a warm cache, median, ms", paint.p50, bars.paintMs),
     ...lists.map(({ list, rows, use }) =>
-      atMost(`longest frame over ${rows} ${list}, ms`, use.longestMs, bars.frameMs),
+      atMost(`longest frame, ${rows} ${list.toLowerCase()}, ms`, use.longestMs, bars.frameMs),
     ),
   ];
   printVerdicts(verdicts);
