@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
+import { writeTinyModel } from "../gguf/tiny-model.ts";
 import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
 import { cutShard } from "./shard-cut.ts";
 import { openStageLibrary, StageModel, type StageRow } from "./stage-model.ts";
@@ -17,6 +18,7 @@ const library = openStageLibrary();
 const folder = mkdtempSync(join(tmpdir(), "heddle-cuts-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
+const MAX_STAGES = 16;
 /** A prompt of one sequence, which is longer than the attention's window. */
 const PROMPT: StageRow[] = Array.from({ length: 40 }, (_, position) => ({
   token: 5 + ((position * 37) % 300),
@@ -63,27 +65,39 @@ async function shardsOf(model: CuttableModel, path: string, bounds: readonly num
   return paths;
 }
 
+/** Compares the model, cut at each of the lists of bounds, with the whole. */
+async function compare(path: string, cutsOf: (model: CuttableModel) => readonly number[][]) {
+  const model = cuttableModel(await readGguf(path));
+  const whole = openStage(model, path, true);
+  const expected = logitsOf([whole]);
+  whole.close();
+  expect(Math.max(...expected[0]!)).toBeGreaterThan(0.01);
+  for (const bounds of cutsOf(model)) {
+    const paths = await shardsOf(model, path, bounds);
+    const stages = paths.map((shard, i) => openStage(model, shard, i === paths.length - 1));
+    try {
+      expect(logitsOf(stages), `cut at ${bounds.join(", ")}`).toEqual(expected);
+    } finally {
+      for (const stage of stages) stage.close();
+    }
+  }
+}
+
 test.each(ARCHITECTURE_NAMES)(
   "cut: %s gives the logits of the whole, bit for bit",
   async (name) => {
     const path = join(folder, `${name}.gguf`);
     await writeRandomModel(path, name);
-    const model = cuttableModel(await readGguf(path));
-    const whole = openStage(model, path, true);
-    const expected = logitsOf([whole]);
-    whole.close();
-    expect(Math.max(...expected[0]!)).toBeGreaterThan(0.01);
-    const { blocks, cuts } = model;
-    const middle = cuts.length > 2 ? [[0, cuts[1]!, cuts.at(-2)!, blocks]] : [];
-    for (const bounds of [...cuts.map((cut) => [0, cut, blocks]), ...middle]) {
-      const paths = await shardsOf(model, path, bounds);
-      const stages = paths.map((shard, i) => openStage(model, shard, i === paths.length - 1));
-      try {
-        expect(logitsOf(stages), `cut at ${bounds.join(", ")}`).toEqual(expected);
-      } finally {
-        for (const stage of stages) stage.close();
-      }
-    }
+    await compare(path, ({ blocks, cuts }) => {
+      const middle = cuts.length > 2 ? [[0, cuts[1]!, cuts.at(-2)!, blocks]] : [];
+      return [...cuts.map((cut) => [0, cut, blocks]), ...middle];
+    });
   },
   120_000,
 );
+
+test("cut: a model in 16 stages, the most, gives the logits of the whole", async () => {
+  const path = join(folder, "tiny.gguf");
+  await writeTinyModel(path, { blocks: MAX_STAGES });
+  await compare(path, ({ blocks, cuts }) => [[0, ...cuts, blocks]]);
+}, 120_000);

@@ -12,8 +12,8 @@ export interface ResidualTap {
   attach(context: Pointer): void;
   /** Before each decode. */
   begin(): void;
-  /** After a decode of as many rows: a copy. */
-  rows(count: number): Float32Array;
+  /** After a decode of as many rows: a copy. Undefined where the library gave others. */
+  rows(count: number): Float32Array | undefined;
   close(): void;
 }
 
@@ -28,14 +28,19 @@ export interface TapTarget {
 
 /** Functions of the library that give what leaves a block; opened once in a thread. */
 export interface TapLibrary {
-  setInput(context: Pointer, block: number, isOn: boolean): void;
-  input(context: Pointer, block: number): Pointer;
-  synchronize(context: Pointer): void;
+  /** Absent where the library does not copy the input of a block out. */
+  readonly layerInput: LayerInput | undefined;
   copyOut(tensor: bigint, to: bigint, offset: number, bytes: number): void;
   nameOf(tensor: bigint): string;
   bytesOf(tensor: bigint): number | bigint;
   /** Calls back for each node of a computation. */
   register(onNode: (tensor: bigint, isQuestion: boolean) => boolean): TypedCallback;
+}
+
+interface LayerInput {
+  set(context: Pointer, block: number, isOn: boolean): void;
+  of(context: Pointer, block: number): Pointer;
+  synchronize(context: Pointer): void;
 }
 
 type TypedCallback = ReturnType<typeof koffi.register>;
@@ -48,15 +53,8 @@ export function openTapLibrary(library: NativeLibrary): TapLibrary {
     koffi.proto("bool heddle_tap(void* tensor, bool ask, void* data)"),
   );
   try {
-    // Of llama-ext.h, whose names are C++'s.
     return {
-      setInput: llama.func(
-        "void _Z30llama_set_embeddings_layer_inpP13llama_contextjb(void* ctx, uint32_t lid, bool value)",
-      ),
-      input: llama.func(
-        "void* _Z30llama_get_embeddings_layer_inpP13llama_contextj(void* ctx, uint32_t lid)",
-      ),
-      synchronize: llama.func("void llama_synchronize(void* ctx)"),
+      layerInput: openLayerInput(llama),
       copyOut: base.func(
         "void ggml_backend_tensor_get(void* tensor, void* data, size_t offset, size_t size)",
       ),
@@ -70,22 +68,43 @@ export function openTapLibrary(library: NativeLibrary): TapLibrary {
   }
 }
 
+/** Of llama-ext.h, whose names are C++'s and are not promised to stay. */
+function openLayerInput(llama: ReturnType<typeof koffi.load>): LayerInput | undefined {
+  try {
+    return {
+      set: llama.func(
+        "void _Z30llama_set_embeddings_layer_inpP13llama_contextjb(void* ctx, uint32_t lid, bool value)",
+      ),
+      of: llama.func(
+        "void* _Z30llama_get_embeddings_layer_inpP13llama_contextj(void* ctx, uint32_t lid)",
+      ),
+      synchronize: llama.func("void llama_synchronize(void* ctx)"),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
 /**
  * The library copies the input of the block of zeros. Where the model's architecture has no such
  * input, the library ends the process.
  */
-export function layerInputTap(library: TapLibrary, { blocks, rowLength }: TapTarget): ResidualTap {
+export function layerInputTap(
+  { layerInput }: TapLibrary,
+  { blocks, rowLength }: TapTarget,
+): ResidualTap {
+  if (!layerInput) throw new AppError("unavailable", "the library gives no input of a block");
   let context: Pointer = null;
   return {
     prepare: () => {},
     attach: (made) => {
       context = made;
-      library.setInput(context, blocks - 1, true);
+      layerInput.set(context, blocks - 1, true);
     },
     begin: () => {},
     rows: (count) => {
-      library.synchronize(context);
-      const memory = koffi.view(library.input(context, blocks - 1), count * rowLength * 4);
+      layerInput.synchronize(context);
+      const memory = koffi.view(layerInput.of(context, blocks - 1), count * rowLength * 4);
       return new Float32Array(memory).slice();
     },
     close: () => {},
@@ -120,7 +139,7 @@ export function callbackTap(
       got = 0;
     },
     rows: (count) => {
-      if (got !== count) throw new Error(`the library gave ${got} rows, and not ${count}`);
+      if (got !== count) return undefined;
       return new Float32Array(koffi.view(memory, count * rowLength * 4)).slice();
     },
     close: () => {

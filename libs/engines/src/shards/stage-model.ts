@@ -7,14 +7,14 @@ import { setDevices } from "../llama/native/device-split.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
 import { findNativeLibrary } from "../llama/native/native-library.ts";
 import type { CutRule } from "./cut-rules.ts";
-import {
-  callbackTap,
-  layerInputTap,
-  openTapLibrary,
-  type ResidualTap,
-  type TapLibrary,
-} from "./residual-tap.ts";
+import { openTapLibrary, type ResidualTap } from "./residual-tap.ts";
 import { ROW_NUMBERS } from "./ring/stage-frame.ts";
+import {
+  type ContextSizes,
+  chooseTap,
+  openStageContext,
+  type StageLibrary,
+} from "./stage-context.ts";
 
 /** One row of a decode. */
 export interface StageRow {
@@ -27,22 +27,12 @@ export interface StageRow {
 }
 
 /** How to open a stage. */
-export interface StageOptions {
+export interface StageOptions extends ContextSizes {
   /** A shard's file, or a whole model's. */
   readonly path: string;
   readonly rule: CutRule;
   /** Whether it gives logits; else rows of the residual stream. */
   readonly isLast: boolean;
-  readonly threads: number;
-  readonly kvTokens: number;
-  readonly maxSequences: number;
-  readonly batchTokens: number;
-}
-
-/** The library of a thread that opens stages. */
-export interface StageLibrary {
-  readonly llama: Llama;
-  readonly taps: TapLibrary;
 }
 
 /** Opens the library on the CPU, once in a thread. Throws an AppError `unavailable`. */
@@ -83,7 +73,8 @@ export class StageModel implements KvSequences {
   }
 
   /** Throws an AppError `engine_failed` where the library refuses the file or the sizes. */
-  static open({ llama, taps }: StageLibrary, options: StageOptions): StageModel {
+  static open(library: StageLibrary, options: StageOptions): StageModel {
+    const { llama, taps } = library;
     const params = llama.model_default_params();
     setDevices(params, [], undefined);
     params.n_gpu_layers = 0;
@@ -92,29 +83,14 @@ export class StageModel implements KvSequences {
     const blocks = llama.model_n_layer(model);
     const rowLength = llama.model_n_embd(model);
     const target = { blocks, rowLength, capacity: options.batchTokens };
-    const makeTap = options.rule.hasTap ? layerInputTap : callbackTap;
-    const tap = options.isLast ? undefined : makeTap(taps, target);
-    const contextParams = Object.assign(llama.context_default_params(), {
-      n_ctx: options.kvTokens,
-      n_batch: options.batchTokens,
-      n_ubatch: options.batchTokens,
-      n_seq_max: options.maxSequences,
-      // Else every stage reserves logits for all rows of a batch; fewer than sequences ends the process.
-      n_outputs_max: options.isLast ? 0 : options.maxSequences,
-      n_threads: options.threads,
-      n_threads_batch: options.threads,
-      flash_attn_type: 1,
-      kv_unified: true,
-    });
-    tap?.prepare(contextParams);
-    const context = llama.init_from_model(model, contextParams);
+    const tap = options.isLast ? undefined : chooseTap(library, model, options.rule)(taps, target);
+    const context = openStageContext(llama, model, options, tap);
     if (context === null) {
       tap?.close();
       llama.model_free(model);
       const message = `the shard got no context of ${options.kvTokens} KV tokens; lower kvTokens`;
       throw new AppError("engine_failed", message);
     }
-    tap?.attach(context);
     return new StageModel(options, { llama, model, tap, context });
   }
 
@@ -149,7 +125,9 @@ export class StageModel implements KvSequences {
   /** The rows that left the last block in the last decode, of a stage that is not the last. */
   hidden(rows: number): Float32Array {
     if (!this.#tap) throw new Error("the last stage has no rows for another");
-    return this.#tap.rows(rows);
+    const found = this.#tap.rows(rows);
+    if (found) return found;
+    throw new AppError("engine_failed", `the library did not give the ${rows} rows of a decode`);
   }
 
   /** The logits of the last decode's outputs, one row after the other. */

@@ -10,9 +10,15 @@ import { NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
 
 const ID = "sharded";
 const WHOLE = "whole";
+/** Whose stages send bf16. */
+const SHORT = "short";
 const PROMPT = "hello there, this is a prompt";
 /** Of each worker: a stage's process, and two of the six blocks. */
 const MEMORY_MIB = "97";
+/** Of log-probabilities: what rounding changes is far less. */
+const CLEAR = 0.02;
+/** Tokens of an answer that must be clear. */
+const CLEAR_TOKENS = 30;
 /** So that the whole model's cache is one pool too. */
 const OPTIONS = { context_tokens: 512, kv_tokens: 1024, max_sequences: 4, threads: 1 };
 
@@ -28,8 +34,8 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
   }, 180_000);
   afterAll(() => cluster?.close());
 
-  const deploy = async (id: string, placement: string) => {
-    const body = { id, source, options: OPTIONS, placement };
+  const deploy = async (id: string, placement: string, more: object = {}) => {
+    const body = { id, source, options: { ...OPTIONS, ...more }, placement };
     const reply = await cluster.request("POST", "/api/v1/models", body);
     expect(await reply.text()).toContain('"object":"model"');
     await ready(id);
@@ -40,15 +46,28 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     const reply = await cluster.request("GET", `/api/v1/models/${id}`);
     return (await reply.json()) as Model;
   };
+  const ask = (id: string, seed: number) => ({
+    model: id,
+    prompt: `${seed}: ${PROMPT}`,
+    max_tokens: 40,
+    temperature: 0,
+  });
   const answer = async (id: string, seed: number) => {
-    const { choices } = await cluster.openai.completions.create({
-      model: id,
-      prompt: `${seed}: ${PROMPT}`,
-      max_tokens: 40,
-      temperature: 0,
-      logprobs: 2,
-    });
+    const { choices } = await cluster.openai.completions.create({ ...ask(id, seed), logprobs: 2 });
     return choices[0];
+  };
+  /** Text of the answer's first tokens that no rounding changes: the next likely ones are far behind. */
+  const clearText = async (id: string, seed: number) => {
+    const asked = { ...ask(id, seed), logit_bias: NO_END, logprobs: 2 };
+    const [choice] = (await cluster.openai.completions.create(asked)).choices;
+    const { top_logprobs: tops, token_logprobs: scores, text_offset: offsets } = choice!.logprobs!;
+    const isClear = (score: number, i: number) => {
+      const [best = 0, next = Number.NaN] = Object.values(tops![i]!).toSorted((a, b) => b - a);
+      return score === best && best - next > CLEAR;
+    };
+    const unclear = scores!.findIndex((score, i) => !isClear(score, i));
+    if (unclear < 0) return choice!.text;
+    return unclear < CLEAR_TOKENS ? undefined : choice!.text.slice(0, offsets![unclear]);
   };
 
   const stagesOf = async (id: string) => (await model(id)).replicas[0]?.stages ?? [];
@@ -68,6 +87,12 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     await deploy(WHOLE, "whole");
     const expected = await answer(WHOLE, 1);
     await cluster.request("DELETE", `/api/v1/models/${WHOLE}`);
+    await deploy(SHORT, "sharded", { stage_dtype: "bf16" });
+    const scores = [expected, await answer(SHORT, 1)].map((each) => each?.logprobs?.token_logprobs);
+    const difference = Math.abs((scores[0]?.[0] ?? 0) - (scores[1]?.[0] ?? 0));
+    expect(difference).toBeGreaterThan(0);
+    expect(difference).toBeLessThan(0.5);
+    await cluster.request("DELETE", `/api/v1/models/${SHORT}`);
     await deploy(ID, "sharded");
     const { replicas } = await model(ID);
     expect(replicas).toMatchObject([
@@ -92,26 +117,30 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     expect(stages.map(({ hop_ms: hopMs }) => (hopMs ?? 0) > 0)).toEqual([false, false, true]);
   });
 
-  it("answers on when a worker is killed in the middle of it", async () => {
+  it("answers the same when a worker is killed in the middle of it", async () => {
     const lost = await stageNodes();
+    let seed = 10;
+    let undisturbed = await clearText(ID, seed);
+    while (undisturbed === undefined) undisturbed = await clearText(ID, ++seed);
     const stream = await cluster.openai.completions.create({
-      model: ID,
-      prompt: PROMPT,
+      ...ask(ID, seed),
       max_tokens: 400,
-      temperature: 0,
       logit_bias: NO_END,
       stream: true,
       stream_options: { include_usage: true },
     });
     let isKilled = false;
     let completed = 0;
+    let text = "";
     for await (const { choices, usage } of stream) {
       completed = usage?.completion_tokens ?? 0;
-      if (isKilled || !choices[0]?.text) continue;
+      text += choices[0]?.text ?? "";
+      if (isKilled || text === "") continue;
       isKilled = true;
       await cluster.stop(cluster.workers[indexOf(lost[1])]!, "SIGKILL");
     }
     expect(completed).toBe(400);
+    expect(text.startsWith(undisturbed)).toBe(true);
     const now = await stageNodes();
     expect([now[0], now[2]]).toEqual([lost[0], lost[2]]);
     expect(lost).not.toContain(now[1]);
