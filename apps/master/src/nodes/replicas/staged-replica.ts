@@ -1,4 +1,4 @@
-import type { LlamaDeployment } from "@heddle/contracts/engine";
+import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ModelStage, StagePeer } from "@heddle/contracts/models/model-division";
 import type { DeploymentRecord } from "@heddle/control/state";
 
@@ -7,12 +7,17 @@ const DEFAULT_MAX_STAGES = 8;
 
 /** What a stage needs to know of another one's worker. */
 interface StageNode {
-  readonly node: { readonly register: { readonly name: string; readonly address: string } };
+  readonly node: {
+    readonly register: { readonly name: string; readonly address: string };
+    readonly replica: (key: string) => Pick<ReplicaStatus, "phase"> | undefined;
+  };
 }
 
 /** One stage of a replica. */
 export interface StagePart {
   readonly node: string;
+  /** A worker that leaves, and serves the stage until `node` is ready. */
+  readonly before?: string | undefined;
   readonly from: number;
   readonly to: number;
   readonly memoryBytes: number;
@@ -43,32 +48,44 @@ export function stagedDeployment(key: string): string | undefined {
   return key.includes("#") ? key.slice(0, key.indexOf("#")) : undefined;
 }
 
-/** By key, then node: what each worker of the replica is to load. */
+/** What a worker is to load, under its key. */
+interface PlacedStage {
+  readonly key: string;
+  readonly node: string;
+  readonly spec: LlamaDeployment;
+}
+
+/** What each worker of the replica is to load. */
 export function placedStages(
   { of, parts, shared }: StagedReplica,
   workers: ReadonlyMap<string, StageNode>,
-): ReadonlyMap<string, readonly [node: string, spec: LlamaDeployment]> {
+): readonly PlacedStage[] {
   const last = parts.at(-1)!;
   const registered = (node: string) => workers.get(node)?.node.register;
   const driver = registered(last.node)?.name ?? "";
-  const peers = parts.slice(0, -1).map(
-    ({ node, from, to, memoryBytes }, index): StagePeer => ({
-      node,
-      address: registered(node)?.address ?? "",
-      deployment: stageKey(of.key, last.node, index),
-      from,
-      to,
-      memoryBytes,
-    }),
-  );
-  const specs = new Map<string, readonly [string, LlamaDeployment]>();
-  for (const [index, { node, from, to, memoryBytes }] of parts.entries()) {
+  const keyOf = (index: number) => stageKey(of.key, last.node, index);
+  const serving = parts.map((part, index) => servingNode(part, keyOf(index), workers));
+  const peers = parts.slice(0, -1).map(({ from, to, memoryBytes }, index): StagePeer => {
+    const node = serving[index]!;
+    const address = registered(node)?.address ?? "";
+    return { node, address, deployment: keyOf(index), from, to, memoryBytes };
+  });
+  return parts.flatMap(({ node, from, to, memoryBytes }, index): PlacedStage[] => {
     const isLast = index === parts.length - 1;
-    const key = isLast ? of.key : stageKey(of.key, last.node, index);
+    const key = isLast ? of.key : keyOf(index);
     const stage = { from, to, driver, peers: isLast ? peers : [], memoryBytes, ...shared };
-    specs.set(key, [node, { ...of, key, stage }]);
-  }
-  return specs;
+    const spec = { ...of, key, stage };
+    return [...new Set([node, serving[index]!])].map((each) => ({ key, node: each, spec }));
+  });
+}
+
+function servingNode(
+  { node, before }: StagePart,
+  key: string,
+  workers: ReadonlyMap<string, StageNode>,
+): string {
+  const isReady = (id: string) => workers.get(id)?.node.replica(key)?.phase === "ready";
+  return before !== undefined && isReady(before) && !isReady(node) ? before : node;
 }
 
 /** What a worker with the last stage reports, as a replica. */

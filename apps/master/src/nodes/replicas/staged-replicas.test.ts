@@ -176,6 +176,23 @@ test("staged replicas: one that drains serves until another worker has the memor
   expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
 });
 
+test("staged replicas: one that drains serves until the other worker is ready", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.load(before);
+  bench.add("a", "draining");
+  const meanwhile = await bench.places();
+  expect(nodesOf(meanwhile)).toEqual(["m c", "m#c/0 a", "m#c/0 d", "m#c/1 b"]);
+  expect(meanwhile.get("m")).toEqual(before.get("m"));
+  bench.load(meanwhile);
+  const after = await bench.places();
+  expect(nodesOf(after)).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+  const last = after.get("m")?.get("c") as LlamaDeployment;
+  expect(last.stage?.peers.map(({ address }) => address)).toEqual(["d:1", "b:1"]);
+});
+
 test("staged replicas: without the last worker, or another file, all is planned again", async () => {
   const bench = new Bench("a", "b", "c", "d");
   await bench.places();

@@ -309,7 +309,7 @@ export class StagedReplicas {
     replica: StagedReplica,
     candidates: ReadonlyMap<string, StageCandidate>,
   ): void {
-    for (const [key, [node, spec]] of placedStages(replica, candidates)) {
+    for (const { key, node, spec } of placedStages(replica, candidates)) {
       const at = `${key}@${node}`;
       const known = this.#specs.get(at);
       // A worker that is away for a moment has no address.
@@ -363,7 +363,8 @@ function mended(
     const at = holds[index] === "firm" || isLast ? -1 : free.findIndex(has);
     if (at < 0 && holds[index] === "gone") return undefined;
     const [spare] = at < 0 ? [] : free.splice(at, 1);
-    parts.push(spare ? { ...part, node: spare.node.id } : part);
+    const before = holds[index] === "leaving" ? part.node : undefined;
+    parts.push(spare ? { ...part, node: spare.node.id, before } : part);
   }
   return { ...replica, parts };
 }
