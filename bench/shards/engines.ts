@@ -51,7 +51,10 @@ export class BenchEngine {
       kvTokens: KV_TOKENS,
       maxSequences: MAX_SEQUENCES,
     };
-    const starts = files.slice(0, -1).map((path) => ({ path, ...sizes }));
+    const ranges = count === 1 ? [] : evenPlan(model, count);
+    const starts = files
+      .slice(0, -1)
+      .map((path, i) => ({ path, ...sizes, from: ranges[i]!.from, to: ranges[i]!.to }));
     const stages = count === 1 ? undefined : new LocalStages(starts, { callsAtOnce, way });
     const take = { onEvents: (_: readonly EngineEvent[]) => {} };
     const options = {

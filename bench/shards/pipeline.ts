@@ -51,6 +51,8 @@ export class Pipeline {
       const options: StageOptions = {
         path,
         rule: model.rule,
+        from,
+        to,
         isLast: to === model.blocks,
         threads: 1,
         kvTokens: KV_TOKENS,

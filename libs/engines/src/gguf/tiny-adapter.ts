@@ -19,14 +19,15 @@ interface Factors {
 }
 
 /**
- * Writes a LoRA adapter of random factors for the tiny model, as llama.cpp's converter does. Gives the
+ * Writes a LoRA adapter of random factors for these blocks of the tiny model, as llama.cpp's converter does. Gives the
  * factors by the names of the matrices that they change.
  */
 export async function writeTinyAdapter(
   path: string,
   seed: number,
+  blocks: readonly number[] = Array.from({ length: SHAPE.blocks }, (_, i) => i),
 ): Promise<ReadonlyMap<string, Factors>> {
-  const factors = factorsOf(seed);
+  const factors = factorsOf(seed, blocks);
   const tensors = [...factors].flatMap(([name, { columns, rows, a, b }]): GgufTensor[] => [
     { name: `${name}.weight.lora_a`, shape: [columns, RANK], type: "F32", values: () => [a] },
     { name: `${name}.weight.lora_b`, shape: [RANK, rows], type: "F32", values: () => [b] },
@@ -41,9 +42,9 @@ export async function writeTinyAdapter(
   return factors;
 }
 
-function factorsOf(seed: number): ReadonlyMap<string, Factors> {
+function factorsOf(seed: number, blocks: readonly number[]): ReadonlyMap<string, Factors> {
   const random = seededRandom(seed);
-  const { embedding, feedForward, blocks } = SHAPE;
+  const { embedding, feedForward } = SHAPE;
   const matrix = (columns: number, rows: number): Factors => ({
     columns,
     rows,
@@ -56,5 +57,5 @@ function factorsOf(seed: number): ReadonlyMap<string, Factors> {
     [`blk.${i}.attn_q`, matrix(embedding, embedding)],
     [`blk.${i}.ffn_down`, matrix(feedForward, embedding)],
   ];
-  return new Map(Array.from({ length: blocks }, (_, i) => block(i)).flat());
+  return new Map(blocks.flatMap(block));
 }

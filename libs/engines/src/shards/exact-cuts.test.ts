@@ -34,9 +34,13 @@ const STEP: StageRow[] = [0, 1].map((sequence) => ({
   output: true,
 }));
 
-function openStage({ rule }: CuttableModel, path: string, isLast: boolean): StageModel {
+function openStage(
+  { rule, blocks }: CuttableModel,
+  path: string,
+  [from, to]: readonly [number, number] = [0, blocks],
+): StageModel {
   const sizes = { threads: 1, kvTokens: 256, maxSequences: 2, batchTokens: 64 };
-  return StageModel.open(library, { path, rule, isLast, ...sizes });
+  return StageModel.open(library, { path, rule, from, to, isLast: to === blocks, ...sizes });
 }
 
 /** The logits of the prompt, and of a step after the second sequence has got it too. */
@@ -68,13 +72,13 @@ async function shardsOf(model: CuttableModel, path: string, bounds: readonly num
 /** Compares the model, cut at each of the lists of bounds, with the whole. */
 async function compare(path: string, cutsOf: (model: CuttableModel) => readonly number[][]) {
   const model = cuttableModel(await readGguf(path));
-  const whole = openStage(model, path, true);
+  const whole = openStage(model, path);
   const expected = logitsOf([whole]);
   whole.close();
   expect(Math.max(...expected[0]!)).toBeGreaterThan(0.01);
   for (const bounds of cutsOf(model)) {
     const paths = await shardsOf(model, path, bounds);
-    const stages = paths.map((shard, i) => openStage(model, shard, i === paths.length - 1));
+    const stages = paths.map((shard, i) => openStage(model, shard, [bounds[i]!, bounds[i + 1]!]));
     try {
       expect(logitsOf(stages), `cut at ${bounds.join(", ")}`).toEqual(expected);
     } finally {

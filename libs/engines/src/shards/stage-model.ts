@@ -8,7 +8,9 @@ import type { Pointer } from "../llama/native/layouts.ts";
 import { findNativeLibrary } from "../llama/native/native-library.ts";
 import type { CutRule } from "./cut-rules.ts";
 import { openTapLibrary, type ResidualTap } from "./residual-tap.ts";
+import { GivenAdapters } from "./ring/adapter-frames.ts";
 import { ROW_NUMBERS } from "./ring/stage-frame.ts";
+import type { BlockRange } from "./shard-cut.ts";
 import {
   type ContextSizes,
   chooseTap,
@@ -27,7 +29,7 @@ export interface StageRow {
 }
 
 /** How to open a stage. */
-export interface StageOptions extends ContextSizes {
+export interface StageOptions extends ContextSizes, BlockRange {
   /** A shard's file, or a whole model's. */
   readonly path: string;
   readonly rule: CutRule;
@@ -53,6 +55,7 @@ export class StageModel implements KvSequences {
   /** Values of a row of the residual stream. */
   readonly rowLength: number;
   readonly vocabularySize: number;
+  readonly adapters: GivenAdapters;
   readonly #llama: Llama;
   readonly #model: Pointer;
   readonly #context: Pointer;
@@ -69,6 +72,7 @@ export class StageModel implements KvSequences {
     this.rowLength = llama.model_n_embd(model);
     this.vocabularySize = llama.vocab_n_tokens(llama.model_get_vocab(model));
     const rows = rowMemory(options.batchTokens, this.rowLength);
+    this.adapters = new GivenAdapters({ llama, model, context }, options);
     this.#batch = new Batch(options.batchTokens, options.maxSequences, rows);
   }
 
@@ -144,8 +148,9 @@ export class StageModel implements KvSequences {
     this.#llama.memory_seq_cp(this.#memory, from, to, begin, end);
   }
 
-  /** Forgets all tokens. */
+  /** Forgets all tokens and adapters. */
   clear(): void {
+    this.adapters.clear();
     this.#llama.memory_seq_rm(this.#memory, -1, -1, -1);
   }
 

@@ -56,6 +56,16 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     const { choices } = await cluster.openai.completions.create({ ...ask(id, seed), logprobs: 2 });
     return choices[0];
   };
+  /** The answer of the model with a LoRA adapter. */
+  const adapted = async (base: string) => {
+    const id = `${base}-adapted`;
+    const body = { id, source: "builtin://tiny-adapter?seed=2", adapter: { base } };
+    const reply = await cluster.request("POST", "/api/v1/models", body);
+    expect(await reply.text()).toContain('"object":"model"');
+    const found = await answer(id, 1);
+    await cluster.request("DELETE", `/api/v1/models/${id}`);
+    return found;
+  };
   /** Text of the answer's first tokens that no rounding changes: the next likely ones are far behind. */
   const clearText = async (id: string, seed: number) => {
     const asked = { ...ask(id, seed), logit_bias: NO_END, logprobs: 2 };
@@ -86,6 +96,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
   it("is served by three of them, as by one", async () => {
     await deploy(WHOLE, "whole");
     const expected = await answer(WHOLE, 1);
+    const expectedAdapted = await adapted(WHOLE);
     await cluster.request("DELETE", `/api/v1/models/${WHOLE}`);
     await deploy(SHORT, "sharded", { stage_dtype: "bf16" });
     const scores = [expected, await answer(SHORT, 1)].map((each) => each?.logprobs?.token_logprobs);
@@ -107,6 +118,8 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
       },
     ]);
     expect(await answer(ID, 1)).toEqual(expected);
+    expect(await adapted(ID)).toEqual(expectedAdapted);
+    expect(expectedAdapted).not.toEqual(expected);
     await eventually(async () => (await stagesOf(ID)).every(({ steps }) => steps > 0));
     const stages = await stagesOf(ID);
     for (const { step_ms: stepMs, idle_share: idle } of stages) {

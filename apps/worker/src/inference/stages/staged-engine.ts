@@ -48,7 +48,7 @@ export async function startStagedEngine(
   const threads = spec.options.threads ?? defaultThreads();
   const engine = await StageEngine.start({
     ...start,
-    start: { path, rule, threads, kvTokens, maxSequences },
+    start: { path, rule, threads, kvTokens, maxSequences, from: stage.from, to: stage.to },
     driver: stage.driver,
   });
   return Object.assign(engine, { stage: { build, join: (frames: Duplex) => engine.join(frames) } });
@@ -112,7 +112,7 @@ async function startDriver(
       },
       onRecovered: () => settle({ isUp: true }),
     },
-    { count: stage.peers.length, join: onLink },
+    { count: stage.peers.length, blocks: stage.from, join: onLink },
   );
   state.isStarted = true;
   const rejoin = () => {

@@ -1,12 +1,18 @@
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
+import type { RingAdapter } from "../../shards/ring/stage-ring.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { ENDED_CROWDED, ENDED_UNFIT, type ThreadAdapter } from "../protocol/thread-messages.ts";
 import type { LoadedModel } from "./model.ts";
+import { type AppliedAdapter, MAX_ADAPTER_BYTES, setAdapter } from "./set-adapter.ts";
 
-/** What an engine keeps loaded; an adapter takes about as much memory as its file. */
+/** What an engine keeps loaded. */
 const MAX_ADAPTERS = 128;
-const MAX_ADAPTER_BYTES = 2 * 2 ** 30;
+
+type AdaptedModel = Pick<
+  LoadedModel,
+  "llama" | "context" | "loadAdapter" | "maxAdapterBytes" | "forgetAdapter"
+>;
 
 /** The number of the model without an adapter. */
 const NO_ADAPTER = 0;
@@ -16,15 +22,17 @@ const UNFIT = -ENDED_UNFIT;
 const CROWDED = -ENDED_CROWDED;
 
 interface LoadedFile {
+  /** By which other stages know it. */
+  readonly id: number;
   readonly pointer: Pointer;
   readonly bytes: number;
   /** The numbers of its adapters, by scale. */
   readonly numbers: Map<number, number>;
 }
 
-interface Shelved {
-  readonly pointer: Pointer;
-  readonly scale: number;
+interface Shelved extends AppliedAdapter {
+  readonly id: number;
+  readonly path: string;
 }
 
 /**
@@ -33,7 +41,7 @@ interface Shelved {
  * Those that no sequence has are freed, the longest unused first, where another needs their room.
  */
 export class AdapterShelf {
-  readonly #model: Pick<LoadedModel, "llama" | "native" | "context">;
+  readonly #model: AdaptedModel;
   /** All that wait or run. */
   readonly #sequences: ReadonlyMap<number, Sequence>;
   /** By path; the longest unused first. */
@@ -41,15 +49,13 @@ export class AdapterShelf {
   /** By number. A number is given once: caches know by it what a prefix was computed with. */
   readonly #shelved = new Map<number, Shelved>();
   #lastNumber = NO_ADAPTER;
+  #lastId = NO_ADAPTER;
   #bytes = 0;
   /** What the context computes with, and whose round was last. */
   #applied = NO_ADAPTER;
   #turn = NO_ADAPTER;
 
-  constructor(
-    model: Pick<LoadedModel, "llama" | "native" | "context">,
-    sequences: ReadonlyMap<number, Sequence>,
-  ) {
+  constructor(model: AdaptedModel, sequences: ReadonlyMap<number, Sequence>) {
     this.#model = model;
     this.#sequences = sequences;
   }
@@ -66,7 +72,7 @@ export class AdapterShelf {
     if (known !== undefined) return known;
     const number = ++this.#lastNumber;
     file.numbers.set(scale, number);
-    this.#shelved.set(number, { pointer: file.pointer, scale });
+    this.#shelved.set(number, { id: file.id, path, pointer: file.pointer, scale });
     return number;
   }
 
@@ -87,25 +93,26 @@ export class AdapterShelf {
   /** Before a call of the library. */
   apply(number: number): void {
     if (number === this.#applied) return;
-    const { llama, context } = this.#model;
-    const shelved = this.#shelved.get(number);
-    const pointers = BigUint64Array.of(shelved?.pointer ?? 0n);
-    const scales = Float32Array.of(shelved?.scale ?? 0);
-    const count = shelved === undefined ? 0 : 1;
-    const answer = llama.set_adapters_lora(context, pointers, count, scales);
-    if (answer !== 0) throw new Error(`llama_set_adapters_lora failed with code ${answer}`);
+    setAdapter(this.#model.llama, this.#model.context, this.#shelved.get(number));
     this.#applied = number;
+  }
+
+  /** As other stages get it. */
+  given(number: number): RingAdapter | undefined {
+    const shelved = this.#shelved.get(number);
+    if (!shelved) return undefined;
+    const { id, scale, path } = shelved;
+    return { number: id, scale, read: () => bytesOf(path) };
   }
 
   #load(path: string): LoadedFile | typeof UNFIT | typeof CROWDED {
     const bytes = statSync(path, { throwIfNoEntry: false })?.size;
-    if (bytes === undefined || bytes > MAX_ADAPTER_BYTES) return UNFIT;
+    if (bytes === undefined || bytes > this.#model.maxAdapterBytes) return UNFIT;
     if (!this.#makeRoom(bytes)) return CROWDED;
-    const { llama, native } = this.#model;
-    const pointer = llama.adapter_lora_init(native, path);
+    const pointer = this.#model.loadAdapter(path);
     if (pointer === null) return UNFIT;
     this.#bytes += bytes;
-    return { pointer, bytes, numbers: new Map() };
+    return { id: ++this.#lastId, pointer, bytes, numbers: new Map() };
   }
 
   /** Whether there is room for a file, after freeing what no sequence has. */
@@ -121,13 +128,23 @@ export class AdapterShelf {
     return false;
   }
 
-  #free(path: string, { pointer, bytes, numbers }: LoadedFile): void {
+  #free(path: string, { id, pointer, bytes, numbers }: LoadedFile): void {
     for (const number of numbers.values()) {
       if (number === this.#applied) this.apply(NO_ADAPTER);
       this.#shelved.delete(number);
     }
     this.#model.llama.adapter_lora_free(pointer);
+    this.#model.forgetAdapter(id);
     this.#files.delete(path);
     this.#bytes -= bytes;
+  }
+}
+
+/** Nothing where the file is gone: then the other stages have no such adapter. */
+function bytesOf(path: string): Uint8Array {
+  try {
+    return readFileSync(path);
+  } catch {
+    return new Uint8Array(0);
   }
 }

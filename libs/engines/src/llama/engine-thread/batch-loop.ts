@@ -11,6 +11,7 @@ import type { StepRing } from "../protocol/step-ring.ts";
 import {
   ENDED_BROKEN,
   ENDED_STUCK,
+  ENDED_UNFIT,
   GOES_ON,
   type ThreadCommand,
   type ThreadEmbed,
@@ -25,7 +26,7 @@ import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds
 import { Drafter } from "../speculation/drafter.ts";
 import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
-import { DECODED, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
+import { DECODED, NO_KV_SLOT, STAGES_LOST, STAGES_UNFIT } from "./batch.ts";
 import { CallsUnderWay, shareOfCall } from "./calls-under-way.ts";
 import type { DecodeCall } from "./decode-call.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
@@ -119,9 +120,7 @@ export class BatchLoop {
         this.#loadChanged = true;
         return;
       case "embed":
-        command.prompts.forEach((_, input) => {
-          this.#enqueueEmbedding(command, input, nowMs);
-        });
+        for (const input of command.prompts.keys()) this.#enqueueEmbedding(command, input, nowMs);
         this.#loadChanged = true;
         return;
       case "end":
@@ -172,6 +171,7 @@ export class BatchLoop {
     const model = this.#model;
     const seed = (sampling.seed + choice) >>> 0;
     const tokens = new TokenList(request.prompt, SPARE_TOKENS);
+    const mayDraft = this.#cache.shares && model.draftTokens > 0;
     this.#push({
       ...waitingState(request, choice, tokens, nowMs, adapter),
       request,
@@ -181,12 +181,8 @@ export class BatchLoop {
       sampled: 0,
       scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
       // A draft's tokens are computed in one call, which rounds differently.
-      drafter: this.#mayDraft && !request.isDeterministic ? new Drafter(tokens) : undefined,
+      drafter: mayDraft && !request.isDeterministic ? new Drafter(tokens) : undefined,
     });
-  }
-
-  get #mayDraft(): boolean {
-    return this.#cache.shares && this.#model.draftTokens > 0;
   }
 
   #enqueueEmbedding(request: ThreadEmbed, input: number, nowMs: number): void {
@@ -226,7 +222,7 @@ export class BatchLoop {
     while (this.#calls.count < most) {
       const call = this.#calls.next();
       if (!call || !this.#plan(call, most)) break;
-      this.#calls.send(call);
+      this.#calls.send(call, this.#adapters.given(call.members[0]?.adapter ?? 0));
     }
     do this.#receive();
     while (this.#calls.count >= most);
@@ -377,6 +373,10 @@ export class BatchLoop {
       this.#cache.evictAll();
       return false;
     }
+    if (answer === STAGES_UNFIT) {
+      for (const sequence of members) this.#endBroken(sequence, ENDED_UNFIT);
+      return false;
+    }
     if (answer === NO_KV_SLOT) {
       if (this.#cache.evictAll() > 0) return false;
       if (this.#cache.running.size < 2) throw new Error("one sequence does not fit the KV cache");
@@ -463,11 +463,11 @@ export class BatchLoop {
   }
 
   /** What it computed, or was given of what others had, may be what broke it: none of it is kept. */
-  #endBroken(sequence: Sequence): void {
-    this.#report.token(sequence.handle, this.#model.eosToken, ENDED_BROKEN, undefined);
+  #endBroken(sequence: Sequence, how = ENDED_BROKEN): void {
+    this.#report.token(sequence.handle, this.#model.eosToken, how, undefined);
     this.#dropDraft(sequence);
     this.#cache.release(sequence);
-    this.#cache.evictAll();
+    if (how === ENDED_BROKEN) this.#cache.evictAll();
     this.#forget(sequence);
   }
 

@@ -7,6 +7,8 @@ export const DECODED = 0;
 export const NO_KV_SLOT = 1;
 /** No answer of the library: the stages before this one have lost all tokens. */
 export const STAGES_LOST = -1_000;
+/** Neither is this: one of them cannot use the adapter. */
+export const STAGES_UNFIT = -1_001;
 
 /** Tokens per decode; also what a prompt gets per step while nothing decodes. */
 export const BATCH_TOKENS = 512;

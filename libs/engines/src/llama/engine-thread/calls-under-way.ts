@@ -1,3 +1,4 @@
+import type { RingAdapter } from "../../shards/ring/stage-ring.ts";
 import type { Sequence } from "../kv-cache/sequence.ts";
 import { Batch, rowMemory } from "./batch.ts";
 import { DecodeCall } from "./decode-call.ts";
@@ -53,11 +54,11 @@ export class CallsUnderWay {
   }
 
   /** Sends the call that `next` gave. */
-  send(call: DecodeCall): void {
+  send(call: DecodeCall, adapter?: RingAdapter): void {
     this.#spare.pop();
     this.#sent.push(call);
     for (const sequence of call.members) this.#busy.add(sequence);
-    this.#model.send(call.batch);
+    this.#model.send(call.batch, adapter);
   }
 
   /** The oldest call, which is to be decoded now. */

@@ -1,10 +1,11 @@
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
 import { deviceLabel } from "@heddle/contracts/gpu-devices";
+import { loadAdapterPart } from "../../shards/adapter-cut.ts";
 import { FramePipe } from "../../shards/ring/frame-pipe.ts";
-import { type Residual, StageRing } from "../../shards/ring/stage-ring.ts";
+import { type Residual, type RingAdapter, StageRing } from "../../shards/ring/stage-ring.ts";
 import type { KvCache } from "../kv-cache/kv-cache.ts";
 import { chooseKvLimits, type KvLimits } from "../kv-cache/kv-limits.ts";
 import type { KvSequences } from "../kv-cache/prefix-tree.ts";
@@ -22,7 +23,8 @@ import { STAGES_FD } from "../protocol/child-protocol.ts";
 import type { ModelAbilities, ThreadStart, VocabularyTable } from "../protocol/thread-messages.ts";
 import { MAX_DRAFT_TOKENS } from "../speculation/drafter.ts";
 import { grammarBytes, metadataOf, readVocabulary } from "../tokenizing/vocabulary.ts";
-import { BATCH_TOKENS, type Batch, NO_KV_SLOT, STAGES_LOST } from "./batch.ts";
+import { BATCH_TOKENS, type Batch, NO_KV_SLOT, STAGES_LOST, STAGES_UNFIT } from "./batch.ts";
+import { MAX_ADAPTER_BYTES, MAX_GIVEN_BYTES } from "./set-adapter.ts";
 
 /** A model in memory with one context, ready to decode; it belongs to the thread that made it. */
 export interface LoadedModel {
@@ -44,7 +46,13 @@ export interface LoadedModel {
   /** So many batches may be sent before the first of them is decoded. */
   readonly callsAtOnce: number;
   /** Gives the stages before this one the batch, where there are some. */
-  readonly send: (batch: Batch) => void;
+  readonly send: (batch: Batch, adapter?: RingAdapter) => void;
+  /** Loads an adapter's file, or the part for this stage; null where the library refuses it. */
+  readonly loadAdapter: (path: string) => Pointer;
+  /** The largest file of an adapter. */
+  readonly maxAdapterBytes: number;
+  /** Where stages before this one have the adapter, they forget it. */
+  readonly forgetAdapter: (number: number) => void;
   /** The oldest batch that was sent. Gives what the library answers: DECODED, NO_KV_SLOT or another fault. */
   readonly decode: (batch: Batch) => number;
   readonly pooling: ModelPooling;
@@ -168,7 +176,6 @@ function makeContext(
       embeds: !ranks,
       ranks,
       repeats: limits.layout === "slots",
-      adapts: ring === undefined,
     },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
     info: {
@@ -187,7 +194,8 @@ function makeContext(
       cache: cacheOf(llama, context, limits, { canShare: !recurrent, ring }),
       rowLength: ring ? rowLength : 0,
       callsAtOnce: start.callsAtOnce ?? stages,
-      send: (batch) => ring?.send(batch),
+      send: (batch, adapter) => ring?.send(batch, adapter),
+      ...adaptersOf(llama, model, start, ring),
       decode: decoderOf(llama, context, ring),
       limits,
       ...shape,
@@ -311,6 +319,29 @@ function isLastStage({ stages = 1 }: ThreadStart): boolean {
   return stages > 1;
 }
 
+/** Of a model in stages each loads what changes its own blocks, and the last gives it to the others. */
+function adaptersOf(
+  llama: Llama,
+  model: Pointer,
+  { modelPath, earlierBlocks = 0 }: ThreadStart,
+  ring: StageRing | undefined,
+): Pick<LoadedModel, "loadAdapter" | "maxAdapterBytes" | "forgetAdapter"> {
+  if (!ring) {
+    return {
+      loadAdapter: (path) => llama.adapter_lora_init(model, path),
+      maxAdapterBytes: MAX_ADAPTER_BYTES,
+      forgetAdapter: () => {},
+    };
+  }
+  const to = earlierBlocks + llama.model_n_layer(model);
+  const shard = { path: modelPath, from: earlierBlocks, to, isLast: true };
+  return {
+    loadAdapter: (path) => loadAdapterPart(llama, model, readFileSync(path), shard),
+    maxAdapterBytes: MAX_GIVEN_BYTES,
+    forgetAdapter: (number) => ring.forget(number),
+  };
+}
+
 /** The stages before this one decode first, and give what left the last of them. */
 function decoderOf(
   llama: Llama,
@@ -322,6 +353,7 @@ function decoderOf(
     const hidden = ring.receive(batch);
     if (hidden === "full") return NO_KV_SLOT;
     if (hidden === "lost") return STAGES_LOST;
+    if (hidden === "unfit") return STAGES_UNFIT;
     batch.setRows(hidden);
     const answer = llama.decode(context, batch.struct);
     if (answer === NO_KV_SLOT) ring.undo(batch);

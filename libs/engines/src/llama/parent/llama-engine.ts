@@ -40,6 +40,8 @@ export interface LlamaEngineOptions {
 /** For an engine whose file is the last stage of a model: those before it. */
 export interface EarlierStages {
   readonly count: number;
+  /** That they have. */
+  readonly blocks: number;
   /** Calls under way at once; if absent one for each stage, so that all are busy. */
   readonly callsAtOnce?: number | undefined;
   /**
@@ -82,6 +84,7 @@ export async function startLlamaEngine(
   const start = {
     ...settleStart(options),
     stages: 1 + (earlier?.count ?? 0),
+    earlierBlocks: earlier?.blocks,
     callsAtOnce: earlier?.callsAtOnce,
   };
   const cancelled = new AppError(

@@ -63,7 +63,7 @@ const STUCK =
   "the constraint on the text wants characters that no token of this model's vocabulary spells";
 
 const UNFIT =
-  "the adapter cannot be used with this model: it is of another shape, or its file is larger than 2 GiB; convert the adapter of this very model, of a lower rank";
+  "the adapter cannot be used with this model: it is of another shape, or its file is larger than 2 GiB (512 MiB where workers divide the model); convert the adapter of this very model, of a lower rank";
 
 const CROWDED =
   "this replica runs calls of as many adapters as it has room for (128, and 2 GiB of files); try again when some have ended";
@@ -385,9 +385,6 @@ function validate(live: LiveComputation, vocabularySize: number, abilities: Mode
   if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
   checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
   if (!embeds) validateText(live.request, vocabularySize);
-  if (!embeds && live.request.adapter && !abilities.adapts) {
-    refuse("model", "an adapter cannot be used where its base model is divided between workers");
-  }
   if (!embeds && live.request.deterministic && !abilities.repeats) {
     const why = "this replica's KV cache is one pool";
     refuse("deterministic", `${why}; deploy the model with \`deterministic\` set in \`decoding\``);

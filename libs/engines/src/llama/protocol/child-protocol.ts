@@ -19,6 +19,8 @@ export interface ChildStart {
   readonly threads: number;
   /** Of the model: more than one where others compute before it, over STAGES_FD. */
   readonly stages?: number | undefined;
+  /** Blocks of the stages before this one. */
+  readonly earlierBlocks?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
   /** Of what the stages send; `f32` if absent. */

@@ -15,6 +15,8 @@ export interface ThreadStart {
   readonly threads: number;
   /** Of the model: more than one where others compute before this one, over STAGES_FD. */
   readonly stages?: number | undefined;
+  /** Blocks of the stages before this one. */
+  readonly earlierBlocks?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
   /** Of what the stages send; `f32` if absent. */
@@ -186,8 +188,6 @@ export interface ModelAbilities {
   readonly ranks: boolean;
   /** Texts of deterministic requests. */
   readonly repeats: boolean;
-  /** LoRA adapters. */
-  readonly adapts: boolean;
 }
 
 export interface ThreadReady {

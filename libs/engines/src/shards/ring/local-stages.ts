@@ -39,6 +39,10 @@ export class LocalStages {
     return this.#starts.length;
   }
 
+  get blocks(): number {
+    return this.#starts.at(-1)?.to ?? 0;
+  }
+
   /** As EarlierStages has it. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
     const connect = (signal: AbortSignal) => this.#start(signal);

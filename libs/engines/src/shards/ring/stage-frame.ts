@@ -5,8 +5,8 @@ import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
  *
- * - 10 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
- *   microseconds, bytes of a number of the residual stream.
+ * - 11 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
+ *   microseconds, bytes of a number of the residual stream, adapter; and its scale as f32.
  * - For each change 4 i32: sequence, other, begin, end.
  * - For each row 3 i32: token, position, sequence.
  * - The residual stream as f32 or bf16, row by row, filled up to 4 bytes; absent, with a row length of
@@ -26,6 +26,9 @@ export interface StageFrame {
   /** Made in order, before the rows are decoded. */
   readonly changes: Int32Array;
   readonly rows: Int32Array;
+  /** The number of the LoRA adapter that the rows are computed with, or that is given; 0 for none. */
+  readonly adapter: number;
+  readonly scale: number;
   /** How the residual stream is sent; each stage sends it as it came. */
   readonly dtype: StageDtype;
   /** Empty before the first stage, and without rows. */
@@ -37,6 +40,10 @@ export const STAGE_OK = 0;
 export const STAGE_FULL = 1;
 /** The epoch has ended, since a stage is lost. */
 const STAGE_LOST = 2;
+/** The numbers are no rows, but bytes of an adapter's file, for all stages. */
+export const STAGE_GIVES = 3;
+/** A stage cannot use the adapter, and none keeps the rows. */
+export const STAGE_UNFIT = 4;
 
 export function endsEpoch({ status }: StageFrame): boolean {
   return status === STAGE_LOST;
@@ -54,12 +61,12 @@ const MAX_ROWS = 8_192;
 /** Of all rows of the residual stream: 512 rows of 32,768 numbers. */
 const MAX_HIDDEN_BYTES = 64 * 2 ** 20;
 
-export const HEADER_BYTES = 40;
+export const HEADER_BYTES = 48;
 const HEADER_NUMBERS = HEADER_BYTES / 4;
 const F32_BYTES = 4;
 const BF16_BYTES = 2;
 /** Of this layout. All stages of a model have the same. */
-export const FRAME_VERSION = 3;
+export const FRAME_VERSION = 4;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 
@@ -96,7 +103,7 @@ export function frameMicros(header: Uint8Array): number {
 export function lostFrame(epoch: number): Uint8Array {
   const bytes = HEADER_BYTES - 4;
   return new Uint8Array(
-    Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0, 0, F32_BYTES).buffer,
+    Uint32Array.of(bytes, MAGIC, epoch, 0, STAGE_LOST, 0, 0, 0, 0, F32_BYTES, 0, 0).buffer,
   );
 }
 
@@ -104,7 +111,8 @@ export function lostFrame(epoch: number): Uint8Array {
 export function readFrame(memory: ArrayBuffer): StageFrame {
   const header = new Uint32Array(memory, 0, HEADER_NUMBERS);
   const [, , epoch = 0, step = 0, status = 0, changes = 0, rows = 0, rowLength = 0] = header;
-  const [micros = 0, numberBytes = 0] = header.subarray(8);
+  const [micros = 0, numberBytes = 0, adapter = 0] = header.subarray(8);
+  const [scale = 0] = new Float32Array(memory, HEADER_BYTES - F32_BYTES, 1);
   const rowsAt = HEADER_BYTES + changes * CHANGE_NUMBERS * 4;
   const hiddenAt = rowsAt + rows * ROW_NUMBERS * 4;
   const count = rows * rowLength;
@@ -114,6 +122,8 @@ export function readFrame(memory: ArrayBuffer): StageFrame {
     step,
     status,
     micros,
+    adapter,
+    scale,
     dtype: isShort ? "bf16" : "f32",
     changes: new Int32Array(memory, HEADER_BYTES, changes * CHANGE_NUMBERS),
     rows: new Int32Array(memory, rowsAt, rows * ROW_NUMBERS),
@@ -130,9 +140,10 @@ export function frameParts({ changes, rows, hidden, dtype, ...frame }: StageFram
   const numbers = changes.length / CHANGE_NUMBERS;
   const sent = dtype === "bf16" ? toBf16(hidden) : hidden;
   const bytes = HEADER_BYTES - 4 + 4 * (changes.length + rows.length) + sent.byteLength;
-  const { epoch, step, status, micros } = frame;
+  const { epoch, step, status, micros, adapter, scale } = frame;
   const counts = [numbers, count, rowLength, micros, dtype === "bf16" ? BF16_BYTES : F32_BYTES];
-  const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, ...counts);
+  const header = Uint32Array.of(bytes, MAGIC, epoch, step, status, ...counts, adapter, 0);
+  new Float32Array(header.buffer).set([scale], HEADER_NUMBERS - 1);
   return [header, changes, rows, sent]
     .filter(({ length }) => length > 0)
     .map(({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength));

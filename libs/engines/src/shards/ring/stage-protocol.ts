@@ -1,7 +1,8 @@
 import type { CutRule } from "../cut-rules.ts";
+import type { BlockRange } from "../shard-cut.ts";
 
 /** How the process of a stage is started. All stages of a model have the same numbers of the cache. */
-export interface StageStart {
+export interface StageStart extends BlockRange {
   /** The shard's file. */
   readonly path: string;
   readonly rule: CutRule;

@@ -35,6 +35,8 @@ function randomFrame(of: Random = random): StageFrame {
     step: below(2 ** 32),
     status: below(2),
     micros: below(2 ** 32),
+    adapter: below(3),
+    scale: Math.fround(of()),
     changes: integers(4 * below(20)),
     rows: integers(3 * rows),
     dtype,
@@ -109,6 +111,17 @@ test("stage frame: a stream that is cut anywhere gives whole frames again", () =
 class RecordingStage {
   readonly done: string[] = [];
   isFull = false;
+  /** An adapter that it cannot use. */
+  unfit = -1;
+  readonly adapters = {
+    take: ({ adapter, rows }: Pick<StageFrame, "adapter" | "rows">) => {
+      this.done.push(`take ${adapter} ${rows.join()}`);
+    },
+    apply: (adapter: number, scale: number) => {
+      if (adapter > 0 && adapter !== this.unfit) this.done.push(`apply ${adapter} ${scale}`);
+      return adapter !== this.unfit;
+    },
+  };
   #hidden = new Float32Array(0);
 
   decodeRows(rows: Int32Array, hidden: Float32Array): boolean {
@@ -220,6 +233,29 @@ test("stage ring: rows that a stage has no cells for are taken from all", () => 
   expect(stages[1]!.done).toEqual(["clear", ...undone]);
 });
 
+test("stage ring: adapters are given once, forgotten, and refused for their rows alone", () => {
+  const stages = [new RecordingStage(), new RecordingStage()];
+  const { ring } = ringOf(stages);
+  const adapter = { number: 7, scale: 0.5, read: () => new Uint8Array(16 * 2 ** 20 + 1) };
+  const batch = batchOf([9, 5, 1]);
+  for (let i = 0; i < 2; i++) {
+    ring.send(batch, adapter);
+    expect(ring.receive(batch)).toEqual(Float32Array.of(2));
+  }
+  ring.forget(7);
+  stages[1]!.unfit = 8;
+  ring.send(batch, { ...adapter, number: 8, read: () => new Uint8Array(1) });
+  expect(ring.receive(batch)).toBe("unfit");
+  expect(decode(ring, batchOf([1, 0, 0]))).toEqual(Float32Array.of(2));
+  const used = ["apply 7 0.5", "decode 9,5,1"];
+  const given = ["clear", "take 7 16777216,1,0", "take 7 1,0,0", ...used, ...used];
+  const after = ["remove 1,5,-1", "decode 1,0,0"];
+  const refused = ["take 7 0,0,0", "take 8 1,0,0"];
+  const other = ["apply 8 0.5", "decode 9,5,1"];
+  expect(stages[0]!.done).toEqual([...given, ...refused, ...other, ...after]);
+  expect(stages[1]!.done).toEqual([...given, ...refused, ...after]);
+});
+
 test("stage ring: frames of another epoch are neither served nor taken for answers", () => {
   const stage = new RecordingStage();
   const stale = { ...randomFrame(), epoch: 0 };
@@ -237,6 +273,8 @@ test("stage ring: a missing step, a lost stage and another model's rows end it",
     micros: 0,
     changes: new Int32Array(0),
     rows: new Int32Array(0),
+    adapter: 0,
+    scale: 0,
     dtype: "f32" as const,
     hidden: new Float32Array(0),
   };

@@ -2,6 +2,7 @@ import { randomInt } from "node:crypto";
 import type { StageDtype } from "@heddle/contracts/models/model-division";
 import type { Batch } from "../../llama/engine-thread/batch.ts";
 import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
+import { adapterFrames } from "./adapter-frames.ts";
 import type { FramePipe } from "./frame-pipe.ts";
 import {
   CHANGE_NUMBERS,
@@ -10,7 +11,9 @@ import {
   makeChanges,
   REMOVES,
   ROW_NUMBERS,
+  STAGE_GIVES,
   STAGE_OK,
+  STAGE_UNFIT,
   type StageFrame,
 } from "./stage-frame.ts";
 
@@ -31,10 +34,20 @@ export interface Residual {
   readonly dtype: StageDtype;
 }
 
+/** A LoRA adapter that rows are computed with. */
+export interface RingAdapter {
+  /** Not 0. */
+  readonly number: number;
+  readonly scale: number;
+  /** The bytes of its file. */
+  readonly read: () => Uint8Array;
+}
+
 /** A frame that has not come back. */
 interface SentFrame {
   readonly step: number;
   readonly changes: Int32Array;
+  /** Rows that are decoded. */
   readonly hasRows: boolean;
 }
 
@@ -52,6 +65,8 @@ export class StageRing implements KvSequences {
   /** Since the last frame. */
   #changes: number[] = [];
   #sent: SentFrame[] = [];
+  /** Adapters that the stages have. */
+  readonly #given = new Set<number>();
 
   constructor(pipe: Pick<FramePipe, "read" | "write">, residual: Residual, own: OwnCache) {
     this.#pipe = pipe;
@@ -68,22 +83,38 @@ export class StageRing implements KvSequences {
   }
 
   /** Has the stages decode the batch, of sequences that no other batch under way has. */
-  send(batch: Pick<Batch, "rows">): void {
-    this.#send(batch.rows());
+  send(batch: Pick<Batch, "rows">, adapter?: RingAdapter): void {
+    if (adapter && !this.#given.has(adapter.number)) {
+      this.#give(adapter.number, adapter.read());
+      this.#given.add(adapter.number);
+    }
+    this.#send({ rows: batch.rows(), adapter: adapter?.number ?? 0, scale: adapter?.scale ?? 0 });
+  }
+
+  /** The adapter is freed. */
+  forget(adapter: number): void {
+    if (this.#given.delete(adapter)) this.#give(adapter, new Uint8Array(0));
+  }
+
+  #give(adapter: number, file: Uint8Array): void {
+    for (const frame of adapterFrames(adapter, file)) {
+      this.#send({ ...frame, status: STAGE_GIVES, dtype: "f32" });
+    }
   }
 
   /**
    * What left the last of the stages for the oldest batch that was sent, until the next call. `full`
-   * where one had no cells for it: then none keeps any of it. `lost` where the stages have no tokens
-   * any more, and no batch is under way. Throws where they are gone for good.
+   * where one had no cells for it, and `unfit` where one cannot use its adapter: none keeps any of it.
+   * `lost` where the stages have no tokens any more, and no batch is under way. Throws where they are
+   * gone for good.
    */
-  receive(batch: Pick<Batch, "rows" | "size">): Float32Array | "full" | "lost" {
+  receive(batch: Pick<Batch, "rows" | "size">): Float32Array | "full" | "unfit" | "lost" {
     const answer = this.#receive();
     if (!answer) return "lost";
     const { status, hidden } = answer;
     if (status !== STAGE_OK) {
       this.undo(batch);
-      return "full";
+      return status === STAGE_UNFIT ? "unfit" : "full";
     }
     const { rowLength } = this.#residual;
     if (hidden.length === batch.size * rowLength) return hidden;
@@ -107,23 +138,26 @@ export class StageRing implements KvSequences {
   #change(...numbers: [number, number, number, number]): void {
     this.#changes.push(...numbers);
     // A frame holds no more of them.
-    if (this.#changes.length >= MAX_CHANGES * CHANGE_NUMBERS) this.#send(NO_ROWS);
+    if (this.#changes.length >= MAX_CHANGES * CHANGE_NUMBERS) this.#send({ rows: NO_ROWS });
   }
 
-  #send(rows: Int32Array): void {
+  #send(own: Partial<StageFrame> & Pick<StageFrame, "rows">): void {
     const [epoch, step] = [this.#epoch, this.#step++];
     const changes = Int32Array.from(this.#changes);
     this.#changes = [];
-    this.#sent.push({ step, changes, hasRows: rows.length > 0 });
+    const isDecoded = own.status !== STAGE_GIVES && own.rows.length > 0;
+    this.#sent.push({ step, changes, hasRows: isDecoded });
     this.#pipe.write({
       epoch,
       step,
       status: STAGE_OK,
       micros: 0,
       changes,
-      rows,
+      adapter: 0,
+      scale: 0,
       dtype: this.#residual.dtype,
       hidden: NO_HIDDEN,
+      ...own,
     });
   }
 
@@ -160,6 +194,7 @@ export class StageRing implements KvSequences {
     this.#step = 0;
     this.#changes = [];
     this.#sent = [];
+    this.#given.clear();
   }
 }
 

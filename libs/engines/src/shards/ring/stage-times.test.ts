@@ -42,6 +42,8 @@ test("frame meter: frames are counted however their bytes are cut", () => {
       status: 0,
       dtype: step % 2 === 0 ? "f32" : "bf16",
       micros: 0,
+      adapter: 0,
+      scale: 0,
       changes: new Int32Array(4 * below(3)),
       rows: new Int32Array(3 * rows),
       hidden: new Float32Array(rows * 8),

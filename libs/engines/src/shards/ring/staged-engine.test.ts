@@ -1,8 +1,12 @@
-// holds: shard-engine
+// holds: shard-engine, shard-adapters
 
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { largestDifference } from "@heddle/base/testing/largest-difference";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { writeTinyAdapter } from "../../gguf/tiny-adapter.ts";
 import type { Ask, EngineSession } from "../../testing/engine-session.ts";
 import { OPTIONS, StagedSession } from "../testing/staged-session.ts";
 
@@ -15,11 +19,23 @@ const tokens = (count: number, seed = 0) =>
   Array.from({ length: count }, (_, i) => 5 + ((i * 37 + seed * 101) % 300));
 
 describe("an engine in three stages", () => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-staged-adapters-"));
   let session: StagedSession;
   beforeAll(async () => {
     session = await StagedSession.open([2, 4], SILENCE_MS);
   });
-  afterAll(() => session?.close());
+  afterAll(async () => {
+    await session?.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  /** An adapter of these blocks of the model; of all if absent. */
+  const adapterOf = async (seed: number, blocks: readonly number[] = [0, 1, 2, 3, 4, 5]) => {
+    const path = join(folder, `${seed}.gguf`);
+    await writeTinyAdapter(path, seed, blocks);
+    const weights = { key: `a${seed}`, file: `${seed}.gguf`, sources: [`file://${path}`] };
+    return { weights, path, scale: 1 };
+  };
 
   /** The answers of both, one after the other. */
   const both = async (ask: Ask) => {
@@ -77,11 +93,42 @@ describe("an engine in three stages", () => {
     expect(largestDifference(vectors, whole)).toBeLessThan(2e-3);
   });
 
-  it("refuses adapters and deterministic requests with the reason", async () => {
-    const weights = { key: "none", file: "none.gguf", sources: ["file:///none.gguf"] };
-    const adapter = { weights, path: "/none.gguf", scale: 1 };
-    const adapted = await session.ask({ prompt: tokens(3), adapter });
-    expect(adapted.error?.message).toMatch(/adapter.*divided between workers/);
+  it("computes with adapters as the whole model does", async () => {
+    // One that changes all stages, and one that does not change the stage between.
+    for (const [seed, blocks] of [[1], [2, [0, 5]]] as const) {
+      const ask = { prompt: tokens(40, 90 + seed), maxTokens: 20, topLogprobs: 3 };
+      const adapter = await adapterOf(seed, blocks);
+      const adapted = await both({ ...ask, adapter });
+      const plain = await both(ask);
+      expect(adapted.logprobs).not.toEqual(plain.logprobs);
+      expect((await both({ ...ask, adapter: { ...adapter, scale: 0.5 } })).logprobs).not.toEqual(
+        adapted.logprobs,
+      );
+    }
+  });
+
+  it("refuses an adapter that a stage cannot use, and answers others", async () => {
+    const adapter = await adapterOf(3);
+    const bytes = readFileSync(adapter.path);
+    // In the stage between: of another shape than the matrix that it would change.
+    bytes.write("attn_v", bytes.indexOf("blk.2.attn_q") + "blk.2.".length);
+    bytes.write("attn_v", bytes.lastIndexOf("blk.2.attn_q") + "blk.2.".length);
+    writeFileSync(adapter.path, bytes);
+    const [refused] = await Promise.all([
+      session.ask({ prompt: tokens(3), adapter }),
+      session.ask({ prompt: tokens(30, 95), maxTokens: 20 }),
+    ]);
+    expect(refused.error).toMatchObject({
+      code: "answer_failed",
+      message: expect.stringContaining("the adapter cannot be used with this model"),
+    });
+    const beyond = await adapterOf(4, [6]);
+    expect((await session.ask({ prompt: tokens(3), adapter: beyond })).error).toBeDefined();
+    expect(session.crashes).toEqual([]);
+    await both({ prompt: tokens(40, 96), maxTokens: 20, topLogprobs: 3 });
+  });
+
+  it("refuses deterministic requests with the reason", async () => {
     const same = await session.ask({ prompt: tokens(3), deterministic: true });
     expect(same.error).toMatchObject({ param: "deterministic" });
   });
@@ -102,11 +149,22 @@ describe("an engine in three stages", () => {
     expect(session.crashes).toEqual([]);
   });
 
+  it("ends a request at its deadline while a stage hangs, and answers on", async () => {
+    const [hanging = 0] = session.stages.pids;
+    process.kill(hanging, "SIGSTOP");
+    const late = await session.ask({ prompt: tokens(40, 97), submit: { deadlineMs: 300 } });
+    expect(late.error).toMatchObject({ code: "deadline_exceeded" });
+    await both({ prompt: tokens(40, 98), maxTokens: 20, topLogprobs: 3 });
+    expect(session.stages.pids).not.toContain(hanging);
+  });
+
   it.each(["SIGKILL", "SIGSTOP"] as const)("answers on after %s of a stage", async (signal) => {
+    const lent = await adapterOf(1);
     const asks = Array.from({ length: 3 }, (_, i) => ({
       prompt: tokens(40, 50 + i),
       maxTokens: 150,
       minTokens: 150,
+      ...(i === 2 && { adapter: lent }),
     }));
     const before = session.stages.pids[1]!;
     const sent = asks.map(() => "");
@@ -129,6 +187,8 @@ describe("an engine in three stages", () => {
     expect(session.crashes).toEqual([]);
     const seed = signal === "SIGKILL" ? 60 : 61;
     await both({ prompt: tokens(40, seed), maxTokens: 20, topLogprobs: 3 });
+    const adapter = await adapterOf(1);
+    await both({ prompt: tokens(40, seed), maxTokens: 20, topLogprobs: 3, adapter });
   });
 });
 

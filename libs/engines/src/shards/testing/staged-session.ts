@@ -88,7 +88,9 @@ export class StagedSession extends EngineSession<LlamaEngine> {
     const { kvTokens = KV_TOKENS, maxSequences = 4 } = options;
     const sizes = { rule, threads: 1, kvTokens, maxSequences };
     const stages = new LocalStages(
-      files.slice(0, -1).map((file) => ({ path: file, ...sizes })),
+      files
+        .slice(0, -1)
+        .map((path, i) => ({ path, ...sizes, from: bounds[i]!, to: bounds[i + 1]! })),
       { silenceMs },
     );
     const crashes: string[] = [];
@@ -104,7 +106,11 @@ export class StagedSession extends EngineSession<LlamaEngine> {
           onRestart: ({ message }) => crashes.push(message),
           sink,
         },
-        { count: stages.count, join: (link) => stages.join(counted(link, traffic)) },
+        {
+          count: stages.count,
+          blocks: stages.blocks,
+          join: (link) => stages.join(counted(link, traffic)),
+        },
       ),
     );
     return new StagedSession(started, { whole, stages, crashes, traffic }, folder);

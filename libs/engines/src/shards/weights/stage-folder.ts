@@ -109,7 +109,7 @@ export class StageFolder {
   /** A file that is removed lives on in the processes that have it open. */
   async removeOldest(modelBytes: number): Promise<void> {
     const names = await readdir(this.directory);
-    const paths = names.filter((name) => /^\d.*\.gguf(\.part)?$/.test(name));
+    const paths = names.filter((name) => /^\d.*\.gguf(\.part|\.\d+\.adapter)?$/.test(name));
     const files = await Promise.all(
       paths.map(async (name) => {
         const path = join(this.directory, name);
