@@ -50,11 +50,11 @@ test("attach: a busy master gets more time at each attempt, until it has answere
     expect(waitedMs[3]).toBeGreaterThan(500);
     isBusy = false;
     await eventually(() => attachment.isAttached, "the node is attached");
-    const attempts = registered.length;
+    const [attempts, timeouts] = [registered.length, waitedMs.length];
     registered.at(-1)?.end();
     await eventually(() => registered.length > attempts, "it attaches again");
-    await eventually(() => attachment.isAttached, "without further attempts");
-    expect(registered).toHaveLength(attempts + 1);
+    await eventually(() => attachment.isAttached, "without further attempts, but for slow ones");
+    expect(registered.length - attempts).toBeLessThanOrEqual(1 + waitedMs.length - timeouts);
   } finally {
     await attachment.close();
     await closeServer(server, 0);
