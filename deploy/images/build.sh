@@ -42,7 +42,9 @@ base_from_debian() {
   local container mount suite=bookworm
   if ! buildah inspect --type image localhost/heddle-base:node >/dev/null 2>&1; then
     command -v mmdebstrap >/dev/null || { echo "mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 1; }
-    mmdebstrap --variant=essential --include=libstdc++6,ca-certificates \
+    # Without usr-is-merged a package is chosen that needs all of Perl.
+    mmdebstrap --variant=essential --include=libstdc++6,ca-certificates,usr-is-merged \
+      --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
       --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
       --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
       "$suite" "$context/root.tar"

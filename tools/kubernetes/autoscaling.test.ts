@@ -1,8 +1,8 @@
-// holds: kube-autoscaling
+// holds: kube-autoscaling, kube-pending-pods
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { kubectl, untilFound } from "./kube-cluster.ts";
+import { addNode, kubectl, untilFound } from "./kube-cluster.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 
 const why = whyNoRelease();
@@ -18,6 +18,7 @@ const VALUES = {
   worker: {
     ...SMALL_PARTS.worker,
     taskIsolation: "optional",
+    simulateGpus: "16xH100-80GB",
     autoscaling: {
       enabled: true,
       minReplicas: 1,
@@ -28,6 +29,7 @@ const VALUES = {
   },
   operator: {
     externalMetrics: { enabled: true },
+    pendingPods: { enabled: true, afterSeconds: 1, tolerations: [{ operator: "Exists" }] },
     resources: { requests: { cpu: "10m", memory: "64Mi" } },
   },
 };
@@ -50,6 +52,40 @@ describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
     release.helm(["uninstall", "heddle", "--wait"], {});
     kubectl(["delete", "namespace", namespace, "--wait=false"]);
   });
+
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "autoscaling: a Pod in place of a job without room is placed once there is a node",
+    async () => {
+      const submit = (gpu_count: number) => {
+        const resources = { gpu_count, cpu_cores: 0.01, memory_gb: 0.05 };
+        const spec = { name: `gpus-${gpu_count}`, command: "sleep 600", resources };
+        return JSON.parse(release.heddle("jobs submit - --output json", JSON.stringify(spec)))
+          .job_id as string;
+      };
+      await untilFound("a ready worker", () => {
+        return /heddle-worker-0 +ready/.test(release.heddle("workers list")) || undefined;
+      });
+      const first = submit(1);
+      const id = submit(16);
+      const pods = () => {
+        const args = ["get", "pods", `--selector=heddle.dev/job=${id}`, "--output=json"];
+        return (JSON.parse(k(...args)) as { readonly items: readonly PendingPod[] }).items;
+      };
+      const refused = await untilFound("a Pod without a node", () => {
+        const conditions = pods().flatMap(({ status }) => status.conditions ?? []);
+        return conditions.find(({ reason }) => reason === "Unschedulable");
+      });
+      expect(refused.message).toContain("Insufficient nvidia.com/gpu");
+      // An autoscaler ignores Pods below this priority.
+      expect(pods().map(({ spec: { priority } }) => priority)).toEqual([-10]);
+      addNode({ prefix: "wide", gpus: 16 });
+      await untilFound("it is on the new node", () => {
+        return pods()[0]?.spec.nodeName?.startsWith("wide") || undefined;
+      });
+      for (const each of [id, first]) release.heddle(`jobs cancel ${each}`);
+      await untilFound("the Pod goes", () => pods().length === 0 || undefined);
+    },
+  );
 
   it("autoscaling: Kubernetes' own autoscaler adds workers by what jobs need", async () => {
     kubectl(["wait", "--for=condition=Available", "apiservice/v1beta1.external.metrics.k8s.io"]);
@@ -81,3 +117,10 @@ describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
     expect(resources.map(({ name }: { name: string }) => name)).toContain("heddle_job_gpus");
   });
 });
+
+interface PendingPod {
+  readonly spec: { readonly priority: number; readonly nodeName?: string };
+  readonly status: {
+    readonly conditions?: readonly { readonly reason?: string; readonly message?: string }[];
+  };
+}

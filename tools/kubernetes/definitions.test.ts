@@ -17,6 +17,14 @@ it.each([...definitionTexts()].map(([path, text]) => ({ path, text })))(
   },
 );
 
+it("definitions: of a named schema too, fields with defaults may be absent", () => {
+  const drain = z.strictObject({ seconds: z.int().default(600) }).meta({ id: "DrainForTest" });
+  const { properties } = structuralSchema(z.strictObject({ drain: drain.optional() }));
+  expect(properties).toEqual({
+    drain: { type: "object", properties: { seconds: { type: "integer" } } },
+  });
+});
+
 it("definitions: a structural schema has what Kubernetes understands", () => {
   const schema = z.strictObject({
     name: z.string().min(1).regex(/^a/),

@@ -27,7 +27,22 @@ export function kubectl(args: readonly string[], input?: string): string {
 
 /** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts again by itself. */
 export function crash(name: "kube-apiserver" | "etcd" | "kubelet"): void {
-  execFileSync(join(process.env["HEDDLE_KUBE_RIG"] ?? "", "rig.sh"), ["restart", name]);
+  rig("restart", name);
+}
+
+/** Adds a node without a machine, whose Pods need a toleration, to the cluster that HEDDLE_KUBE_RIG runs. */
+export function addNode({
+  prefix,
+  gpus,
+}: {
+  readonly prefix: string;
+  readonly gpus: number;
+}): void {
+  rig("fake", "--count", "1", "--gpus", String(gpus), "--prefix", prefix);
+}
+
+function rig(...args: readonly string[]): void {
+  execFileSync(join(process.env["HEDDLE_KUBE_RIG"] ?? "", "rig.sh"), args, { stdio: "ignore" });
 }
 
 /** Looks again until there is something; rejects with the last error, or with what was waited for. */

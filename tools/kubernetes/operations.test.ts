@@ -3,7 +3,6 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { kubectl, untilFound } from "./kube-cluster.ts";
-import { CHART } from "./kube-tools.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 
 const why = whyNoRelease();
@@ -28,8 +27,7 @@ const values = (
   };
 };
 
-const upgrade = (next: object) =>
-  release.helm(["upgrade", "heddle", CHART, "--values", "-", "--wait", "--timeout", "400s"], next);
+const upgrade = (next: object) => release.upgrade(next);
 
 interface Group {
   readonly leader: string | null;

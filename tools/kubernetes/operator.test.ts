@@ -1,4 +1,4 @@
-// holds: kube-jobs, kube-views, kube-definitions, kube-settings
+// holds: kube-jobs, kube-views, kube-definitions, kube-settings, kube-namespace
 
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -18,6 +18,8 @@ if (why !== undefined) console.log(`tests of the operator are skipped: ${why}`);
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-operator-"));
 const namespace = `operator-${randomBytes(4).toString("hex")}`;
+/** Another one that the operator watches. */
+const passing = `${namespace}-passing`;
 let up: DrivenProcess;
 let operator: DrivenProcess;
 let heddle: Heddle;
@@ -54,12 +56,14 @@ const KINDS = [
   "heddleclusters",
 ] as const;
 
-function shown(kind: string, name: string): Shown {
-  return JSON.parse(k("get", kind, name, "--output", "json")) as Shown;
+function shown(kind: string, name: string, place = namespace): Shown {
+  const args = ["--namespace", place, "get", kind, name, "--output", "json"];
+  return JSON.parse(kubectl(args)) as Shown;
 }
 
-function apply(kind: string, name: string, spec: object): void {
-  const object = { apiVersion: "heddle.dev/v1alpha1", kind, metadata: { name, namespace }, spec };
+function apply(kind: string, name: string, spec: object, place = namespace): void {
+  const metadata = { name, namespace: place };
+  const object = { apiVersion: "heddle.dev/v1alpha1", kind, metadata, spec };
   kubectl(["apply", "--filename", "-"], JSON.stringify(object));
 }
 
@@ -74,7 +78,7 @@ function startOperator(): DrivenProcess {
       "--key-file",
       join(folder, "bootstrap-key"),
       "--namespaces",
-      namespace,
+      `${namespace},${passing}`,
       "--health-port",
       "0",
       "--cluster",
@@ -86,9 +90,9 @@ function startOperator(): DrivenProcess {
   );
 }
 
-const inPhase = (kind: string, name: string, phase: string) =>
+const inPhase = (kind: string, name: string, phase: string, place = namespace) =>
   untilFound(`${kind} ${name} is ${phase}`, () => {
-    const object = shown(kind, name);
+    const object = shown(kind, name, place);
     return object.status?.phase === phase ? object : undefined;
   });
 
@@ -107,7 +111,7 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
     const key = readFileSync(join(folder, "bootstrap-key"), "utf8").trim();
     heddle = new Heddle({ endpoint, auth_token: key });
-    kubectl(["create", "namespace", namespace]);
+    for (const name of [namespace, passing]) kubectl(["create", "namespace", name]);
     kubectl(["apply", "--filename", join(CHART, "files", "crds")]);
     kubectl([
       "wait",
@@ -121,7 +125,8 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
   afterAll(async () => {
     if (why !== undefined) return;
     k("delete", KINDS.slice(0, 4).join(","), "--all", "--wait");
-    kubectl(["delete", "namespace", namespace, "--wait=false"]);
+    const all = [namespace, passing, "--ignore-not-found"];
+    kubectl(["delete", "namespace", ...all, "--wait=false"]);
     operator.child.kill("SIGTERM");
     up.child.kill("SIGTERM");
     await Promise.all([operator.end(), up.end()]);
@@ -292,6 +297,19 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     }
   });
 
+  it("operator: a namespace that is deleted takes its jobs and models along", async () => {
+    const id = `${passing}-model`;
+    apply("TrainingJob", "left", { command: "sleep 600" }, passing);
+    apply("InferenceModel", "left", { id, source: "builtin://tiny", replicas: 1 }, passing);
+    const { status } = await inPhase("tj", "left", "Running", passing);
+    await untilFound("the model is registered", async () => (await heddle.models.get(id)).id);
+    kubectl(["delete", "namespace", passing, "--wait", "--timeout=120s"]);
+    expect((await heddle.jobs.get(status?.jobId ?? "")).state).toBe("cancelled");
+    await expect(heddle.models.get(id)).rejects.toMatchObject({ status: 404 });
+    apply("TrainingJob", "others", { command: "true" });
+    await inPhase("tj", "others", "Succeeded");
+  });
+
   it("operator: a queue and a project are made, and follow either side", async () => {
     apply("Queue", "fast", { strategy: "binpack", max_length: 3 });
     await inPhase("hq", "fast", "Open");
@@ -321,17 +339,27 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
   it("operator: nodes and the cluster have objects; a node is drained from both sides", async () => {
     const [node] = (await heddle.workers.list()).filter(({ kind }) => kind === "worker");
     const id = node?.id ?? "";
-    await inPhase("hw", id, "Ready");
+    const name = node?.name ?? "";
+    await inPhase("hw", name, "Ready");
     await inPhase("hc", "own", "Ready");
-    k("wait", "--for=condition=Ready", "--timeout=30s", `hw/${id}`, "hc/own");
-    k("patch", "hw", id, "--type=merge", "-p", '{"spec":{"drain":{"deadline_seconds":5}}}');
-    k("wait", "--for=condition=Drained", "--timeout=60s", `hw/${id}`);
+    k("wait", "--for=condition=Ready", "--timeout=30s", `hw/${name}`, "hc/own");
+    k("patch", "hw", name, "--type=merge", "-p", '{"spec":{"drain":{"deadline_seconds":5}}}');
+    k("wait", "--for=condition=Drained", "--timeout=60s", `hw/${name}`);
     await heddle.workers.resume(id);
     await untilFound("the object is not drained", () => {
-      return shown("hw", id).spec.drain === undefined || undefined;
+      return shown("hw", name).spec.drain === undefined || undefined;
     });
-    k("delete", "hw", id);
-    await inPhase("hw", id, "Ready");
+    await heddle.workers.drain(id);
+    await untilFound("the object is drained", () => shown("hw", name).spec.drain);
+    k("patch", "hw", name, "--type=merge", "-p", '{"spec":{"drain":null}}');
+    await inPhase("hw", name, "Ready");
+    k("wait", "--for=condition=Ready", "--timeout=60s", `hw/${name}`);
+    k("patch", "hw", name, "--type=merge", "-p", '{"spec":{"drain":{}}}');
+    k("wait", "--for=condition=Drained", "--timeout=60s", `hw/${name}`);
+    await heddle.workers.resume(id);
+    k("wait", "--for=condition=Ready", "--timeout=60s", `hw/${name}`);
+    k("delete", "hw", name);
+    await inPhase("hw", name, "Ready");
     expect(() => k("patch", "hc", "own", "--type=merge", "-p", '{"spec":{"masters":2}}')).toThrow(
       /masters is 1, 3 or 5/,
     );

@@ -50,6 +50,11 @@ export class ChartRelease {
     this.helm(["install", "heddle", CHART, "--values", "-", ...wait], values);
   }
 
+  upgrade(values: object): void {
+    const wait = ["--wait", "--timeout", "400s"];
+    this.helm(["upgrade", "heddle", CHART, "--values", "-", ...wait], values);
+  }
+
   kubectl(...args: readonly string[]): string {
     return kubectl(["--namespace", this.namespace, ...args]);
   }

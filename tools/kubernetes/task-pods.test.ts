@@ -1,9 +1,10 @@
-// holds: kube-task-pods
+// holds: kube-task-pods, kube-claims
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { kubectl, untilFound } from "./kube-cluster.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
+import { DeviceDriver } from "./testing/device-driver.ts";
 
 const why = whyNoRelease();
 if (why !== undefined) console.log(`tests of tasks in Pods are skipped: ${why}`);
@@ -18,9 +19,15 @@ const VALUES = {
     ...SMALL_PARTS.worker,
     executor: "pod",
     gpu: { resourceName: "nvidia.com/gpu", count: 0 },
-    pods: { template: { metadata: { annotations: { team: "a" } } } },
+    pods: {
+      template: { metadata: { annotations: { team: "a" } } },
+      queues: { night: { metadata: { annotations: { team: "b", shift: "night" } } } },
+    },
   },
 };
+/** GPUs of a driver for dynamic resource allocation instead. */
+const CLAIMED = { resourceClaimTemplateName: "one-gpu", count: 2 };
+const BY_CLAIMS = { ...VALUES, worker: { ...VALUES.worker, gpu: CLAIMED } };
 
 interface Job {
   readonly state: string;
@@ -51,12 +58,28 @@ const log = (id: string) => release.heddle(`jobs logs ${id}`);
 interface Pod {
   readonly metadata: { readonly name: string; readonly uid: string; readonly annotations: object };
   readonly spec: { readonly containers: readonly { readonly resources: { limits: object } }[] };
-  readonly status: { readonly phase: string };
+  readonly status: {
+    readonly phase: string;
+    readonly resourceClaimStatuses?: readonly { readonly resourceClaimName: string }[];
+  };
 }
 
 function podsOf(id: string): readonly Pod[] {
   const args = ["get", "pods", `--selector=heddle.dev/job=${id}`, "--output=json"];
   return (JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] }).items;
+}
+
+const runningPodOf = (id: string) =>
+  untilFound(`the Pod of ${id} runs`, () => {
+    const [pod] = podsOf(id);
+    return pod?.status.phase === "Running" ? pod : undefined;
+  });
+
+/** The devices that a Pod's claims were given. */
+function devicesOf({ status }: Pod): readonly string[] {
+  const names = status.resourceClaimStatuses?.map((each) => each.resourceClaimName) ?? [];
+  const path = "{.status.allocation.devices.results[*].device}";
+  return names.map((name) => release.kubectl("get", "resourceclaim", name, `-o=jsonpath=${path}`));
 }
 
 describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
@@ -81,12 +104,10 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
     const line =
       'printf "a\\0b\\r\\n"; echo oh >&2; echo kept > $HEDDLE_ARTIFACT_DIR/a; echo "gpus $HEDDLE_GPUS"; sleep 4; printf end';
     const id = submit(line, { resources: { gpu_count: 2 } });
-    const [pod] = await untilFound("a Pod that runs", () => {
-      const found = podsOf(id);
-      return found[0]?.status.phase === "Running" ? found : undefined;
-    });
-    expect(pod?.spec.containers[0]?.resources.limits).toMatchObject({ "nvidia.com/gpu": "2" });
-    expect(pod?.metadata.annotations).toMatchObject({ team: "a" });
+    const { metadata, spec } = await runningPodOf(id);
+    expect(spec.containers[0]?.resources.limits).toMatchObject({ "nvidia.com/gpu": "2" });
+    expect(metadata.annotations).toMatchObject({ team: "a" });
+    expect(metadata.annotations).not.toHaveProperty("shift");
     expect(await ended(id)).toMatchObject({ state: "succeeded" });
     const lines = release.heddle(`jobs logs ${id} --stream stdout`);
     expect(lines).toBe("a\0b\r\ngpus 0,1\nend");
@@ -106,15 +127,20 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
   });
 
   it("pods: a task continues while its worker's pod is replaced", async () => {
-    const id = submit("i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.5; done");
+    const id = submit("i=0; until [ -e /tmp/stop ]; do echo $i; i=$((i+1)); sleep 0.5; done");
     const before = await untilFound("lines", () =>
       /^3$/m.test(log(id)) ? podsOf(id)[0] : undefined,
     );
     release.kubectl("delete", "pod", "heddle-worker-0");
     release.kubectl("rollout", "status", "statefulset/heddle-worker", "--timeout=240s");
-    expect(podsOf(id)[0]?.metadata.uid).toBe(before.metadata.uid);
+    const [after] = podsOf(id);
+    expect(after?.metadata.uid).toBe(before.metadata.uid);
+    const { name } = before.metadata;
+    release.kubectl("exec", name, "--container=task", "--", "touch", "/tmp/stop");
     expect(await ended(id)).toMatchObject({ state: "succeeded", attempt: 1 });
-    expect(log(id)).toBe([...Array(60).keys(), ""].join("\n"));
+    const lines = log(id).split("\n");
+    expect(lines.length).toBeGreaterThan(10);
+    expect(lines).toEqual([...Array(lines.length - 1).keys(), ""].map(String));
   });
 
   it("pods: a Pod that is deleted is a lost node: the job begins again", async () => {
@@ -122,6 +148,14 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
     await untilFound("the first attempt", () => /up 1/.test(log(id)) || undefined);
     release.kubectl("delete", "pod", podsOf(id)[0]?.metadata.name ?? "", "--wait=false");
     expect(await ended(id)).toMatchObject({ state: "succeeded", attempt: 2 });
+  });
+
+  it("pods: a job's queue adds to its Pod", async () => {
+    release.heddle("queues set night");
+    const id = submit("sleep 5", { queue: "night" });
+    const { metadata } = await runningPodOf(id);
+    expect(metadata.annotations).toMatchObject({ team: "b", shift: "night" });
+    expect(await ended(id)).toMatchObject({ state: "succeeded" });
   });
 
   it("pods: a cancelled job's Pod goes; a wrong image is named", async () => {
@@ -134,5 +168,27 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
     const { failure } = await inState(wrong, "failed");
     expect(failure).toMatchObject({ reason: "ImagePull" });
     expect(failure?.message).toContain("not/here:1");
+  });
+
+  it("pods: each GPU is a claim of its own, and none is claimed twice", async () => {
+    const driver = await DeviceDriver.start({ namespace, template: "one-gpu", devices: 2 });
+    try {
+      release.upgrade(BY_CLAIMS);
+      const both = submit('echo "gpus $HEDDLE_GPUS"; sleep 15', { resources: { gpu_count: 2 } });
+      const pod = await runningPodOf(both);
+      expect([...devicesOf(pod)].sort()).toEqual(["gpu-0", "gpu-1"]);
+      expect(pod.spec.containers[0]?.resources.limits).not.toHaveProperty("nvidia.com/gpu");
+      const next = submit("true", { resources: { gpu_count: 1 } });
+      expect(job(next).state).toBe("pending");
+      expect(await ended(both)).toMatchObject({ state: "succeeded" });
+      expect(log(both)).toBe("gpus 0,1\n");
+      expect(await ended(next)).toMatchObject({ state: "succeeded" });
+      await untilFound("the claims are gone", () => {
+        return release.kubectl("get", "resourceclaims", "--output=name") === "" || undefined;
+      });
+      expect(driver.prepared()).toBe(3);
+    } finally {
+      driver.stop();
+    }
   });
 });

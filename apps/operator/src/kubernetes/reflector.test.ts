@@ -18,6 +18,8 @@ let objects: Thing[];
 let listFaults: number[];
 let watches: ServerResponse[];
 let watchStatus: number;
+/** After how many seconds the server is to end each watch. */
+let lengths: number[];
 let changes: string[];
 let reflector: Reflector<Thing>;
 let stop: AbortController;
@@ -34,6 +36,7 @@ const server = createServer((request, reply) => {
   }
   reply.flushHeaders();
   watches.push(reply);
+  lengths.push(Number(url.searchParams.get("timeoutSeconds")));
 });
 
 function thing(name: string): Thing {
@@ -55,7 +58,7 @@ const watching = (count: number) =>
 
 beforeEach(async () => {
   objects = [thing("a"), thing("b")];
-  [listFaults, watches, changes, watchStatus] = [[], [], [], 200];
+  [listFaults, watches, lengths, changes, watchStatus] = [[], [], [], [], 200];
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
   const config = new KubeConfig();
@@ -94,6 +97,12 @@ it("reflector: what a lost watch has missed, the next list shows", async () => {
   await watching(2);
   expect(changes).toEqual(expect.arrayContaining(["ns/a", "ns/c"]));
   expect(reflector.get("ns/a")).toBeUndefined();
+});
+
+it("reflector: a quiet watch ends before the client gives it up", async () => {
+  await watching(1);
+  expect(lengths[0]).toBeGreaterThan(10);
+  expect(lengths[0]).toBeLessThan(30);
 });
 
 it("reflector: an expired version (410) is followed by a new list", async () => {

@@ -6,6 +6,8 @@ export type ThingSettings = Readonly<Record<string, unknown>>;
 /** A thing of the Heddle cluster that has settings. */
 export interface ClusterThing {
   readonly id: string;
+  /** What an object that is made for it is called, unless another has that name; absent: the id. */
+  readonly name?: string;
   readonly settings: ThingSettings;
   /** What the status shows beside what all kinds have; null removes a field. */
   readonly status: Readonly<Record<string, unknown>>;

@@ -18,9 +18,13 @@ let objects: MemoryObjects<Thing>;
 let cluster: Map<string, ThingSettings>;
 let applied: number;
 
+/** Names of things that have one beside their id. */
+let called: Map<string, string>;
+
 function thing(id: string): ClusterThing | undefined {
   const settings = cluster.get(id);
-  return settings && { id, settings, phase: "Open", status: {} };
+  const name = called.get(id);
+  return settings && { id, ...(name && { name }), settings, phase: "Open", status: {} };
 }
 
 const kind: SettingsKind<Spec> = {
@@ -47,7 +51,7 @@ const reconcile = (reconciler = queues) =>
   reconciler.reconcile(objects.get("a"), objects.resources);
 
 beforeEach(() => {
-  [objects, cluster, applied] = [new MemoryObjects("Queue"), new Map(), 0];
+  [objects, cluster, called, applied] = [new MemoryObjects("Queue"), new Map(), new Map(), 0];
 });
 
 it("settings: the side that changed last is what both show", async () => {
@@ -129,6 +133,19 @@ it("settings: objects are made for what the cluster has, and go with it", async 
   cluster.delete("a");
   await reconcile(mirrored);
   expect(objects.all.has("a")).toBe(false);
+});
+
+it("settings: an object has its thing's name, or its id where another has the name", async () => {
+  for (const id of ["n1", "n2"]) {
+    cluster.set(id, { level: 0 });
+    called.set(id, "worker-0");
+  }
+  await mirrored.look();
+  await mirrored.mirror(objects.resources);
+  expect([...objects.all.keys()]).toEqual(["worker-0", "n2"]);
+  expect(mirrored.idOf(objects.get("worker-0"))).toBe("n1");
+  await mirrored.mirror(objects.resources);
+  expect(objects.all.size).toBe(2);
 });
 
 it("settings: an object of a user for a node that is not there is refused", async () => {

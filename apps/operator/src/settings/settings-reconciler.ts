@@ -46,9 +46,11 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
     const { mirror, kind } = this.#kind;
     if (!mirror) return;
     const present = new Set([...objects()].map((object) => this.idOf(object)));
-    for (const { id, settings } of this.#things) {
+    const names = new Set([...objects()].map(({ metadata }) => metadata.name));
+    for (const { id, name: called = id, settings } of this.#things) {
       if (present.has(id)) continue;
-      const name = objectName(id);
+      const name = [called, id].map(objectName).find((each) => !names.has(each)) ?? objectName(id);
+      names.add(name);
       const labels = { [CLUSTER_LABEL]: mirror.cluster };
       const metadata = { name, namespace: mirror.namespace, labels };
       const spec = {

@@ -30,7 +30,7 @@ export function workerKind(
 }
 
 function thingOf(worker: Worker): ClusterThing {
-  const { id, kind, jobs, status, replicas, refuses_leader: refuses } = worker;
+  const { id, name, kind, jobs, status, replicas, refuses_leader: refuses } = worker;
   const drained = jobs?.state === "draining" || jobs?.state === "drained";
   const phase = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
   const isReady = status === "ready" && !drained;
@@ -39,6 +39,7 @@ function thingOf(worker: Worker): ClusterThing {
   const reason = refuses ? "RefusesLeader" : sick > 0 ? "SickDevices" : null;
   return {
     id,
+    name,
     settings: { drained },
     phase,
     reason,

@@ -29,12 +29,19 @@ export function structuralSchema(schema: z.ZodType): SchemaNode {
   const [output, input] = (["output", "input"] as const).map(
     (io) => z.toJSONSchema(schema, { io, unrepresentable: "any", reused: "inline" }) as SchemaNode,
   );
-  return structural(output!, input!, output!);
+  return structural(output!, input!, { output: output!, input: input! });
 }
 
-function structural(given: SchemaNode, input: SchemaNode, root: SchemaNode): SchemaNode {
-  const node = { ...resolved(given, root) };
-  const required = resolved(input, root)["required"];
+/** Where the references of either schema are resolved: a named one has other required fields as input. */
+interface Roots {
+  readonly output: SchemaNode;
+  readonly input: SchemaNode;
+}
+
+function structural(given: SchemaNode, asInput: SchemaNode, roots: Roots): SchemaNode {
+  const node = { ...resolved(given, roots.output) };
+  const input = resolved(asInput, roots.input);
+  const { required } = input;
   const alternatives = node["anyOf"] ?? node["oneOf"] ?? node["allOf"];
   const description = node["description"] ?? given["description"];
   const about = description === undefined ? {} : { description };
@@ -54,9 +61,9 @@ function structural(given: SchemaNode, input: SchemaNode, root: SchemaNode): Sch
   const { pattern } = node;
   if (typeof pattern === "string" && !LOOKS_AROUND.test(pattern)) result["pattern"] = pattern;
   if (isNode(node["items"])) {
-    result["items"] = structural(node["items"], nodeOf(resolved(input, root)["items"]), root);
+    result["items"] = structural(node["items"], nodeOf(input["items"]), roots);
   }
-  if (node["type"] === "object") addFields(result, node, resolved(input, root), root);
+  if (node["type"] === "object") addFields(result, node, input, roots);
   if (Array.isArray(required) && required.length > 0) result["required"] = required;
   return result;
 }
@@ -65,7 +72,7 @@ function addFields(
   result: Record<string, unknown>,
   node: SchemaNode,
   input: SchemaNode,
-  root: SchemaNode,
+  roots: Roots,
 ): void {
   const { properties, additionalProperties } = node;
   if (isNode(properties)) {
@@ -73,12 +80,12 @@ function addFields(
     result["properties"] = Object.fromEntries(
       Object.entries(properties).map(([name, property]) => [
         name,
-        structural(nodeOf(property), nodeOf(inputs[name]), root),
+        structural(nodeOf(property), nodeOf(inputs[name]), roots),
       ]),
     );
     return;
   }
-  const values = structural(nodeOf(additionalProperties), {}, root);
+  const values = structural(nodeOf(additionalProperties), {}, roots);
   const isOpen = values["x-kubernetes-preserve-unknown-fields"] === true;
   if (isOpen) result["x-kubernetes-preserve-unknown-fields"] = true;
   else result["additionalProperties"] = values;
