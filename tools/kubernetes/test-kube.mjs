@@ -3,7 +3,7 @@
 // Arguments go to vitest.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { ROOT, setUp } from "../setup.mjs";
 
 const { node, env } = setUp();
@@ -32,6 +32,9 @@ if (isOwn) {
 if (rig !== undefined && images !== undefined) {
   for (const file of readdirSync(images)) rigRun("load", { stdio: "inherit" }, join(images, file));
 }
+const auditLog =
+  process.env.HEDDLE_KUBE_AUDIT_LOG ?? (isOwn ? join(dirname(kubeconfig), "log/audit.log") : "");
+const kube = { HEDDLE_KUBECONFIG: kubeconfig, HEDDLE_KUBE_AUDIT_LOG: auditLog };
 const args = process.argv.slice(2);
 const { status } = spawnSync(
   node,
@@ -41,7 +44,7 @@ const { status } = spawnSync(
     "--no-file-parallelism",
     ...(args.length > 0 ? args : ["tools/kubernetes"]),
   ],
-  { cwd: ROOT, stdio: "inherit", env: { ...env, HEDDLE_KUBECONFIG: kubeconfig } },
+  { cwd: ROOT, stdio: "inherit", env: { ...env, ...kube } },
 );
 if (isOwn) rigRun("down", { stdio: "inherit" });
 process.exit(status ?? 1);
