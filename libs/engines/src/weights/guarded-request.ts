@@ -17,6 +17,8 @@ export interface PullLimits {
   readonly maxBytes: number;
   /** For the whole pull, over all sources. */
   readonly maxPullMs: number;
+  /** Of a file that is read without being stored: after so many the progress is kept. */
+  readonly keepAfterBytes: number;
 }
 
 /** An offline machine loses `connectTimeoutMs` on each remote source, so that is short. */
@@ -28,6 +30,7 @@ export const DEFAULT_PULL_LIMITS: PullLimits = {
   retryMaxMs: 8_000,
   maxBytes: 512 * 2 ** 30,
   maxPullMs: 24 * 60 * 60 * 1000,
+  keepAfterBytes: 64 * 2 ** 20,
 };
 
 const MAX_REDIRECTS = 5;

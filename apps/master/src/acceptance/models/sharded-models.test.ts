@@ -1,8 +1,11 @@
 // holds: shard-workers
 
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import type { Model } from "@heddle/contracts/api/models";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -80,6 +83,13 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     return unclear < CLEAR_TOKENS ? undefined : choice!.text.slice(0, offsets![unclear]);
   };
 
+  /** What the command line prints. */
+  const heddle = async (...args: string[]) => {
+    const connection = { HEDDLE_ENDPOINT: cluster.url, HEDDLE_API_KEY: cluster.adminKey };
+    const env = { ...process.env, ...connection };
+    const running = promisify(execFile)(process.execPath, [programOf("cli"), ...args], { env });
+    return (await running).stdout;
+  };
   const stagesOf = async (id: string) => (await model(id)).replicas[0]?.stages ?? [];
   const stageNodes = async () => {
     const { replicas } = await model(ID);
@@ -128,6 +138,11 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
       expect(idle).toBeLessThan(1);
     }
     expect(stages.map(({ hop_ms: hopMs }) => (hopMs ?? 0) > 0)).toEqual([false, false, true]);
+    const table = await heddle("models", "list", "-o", "wide");
+    const times = String.raw`step [\d.]+ ms idle \d+%`;
+    expect(table).toMatch(
+      new RegExp(String.raw`0-1 ${times}, 2-3 ${times}, 4-5 ${times} hop [\d.]+ ms`),
+    );
   });
 
   it("answers the same when a worker is killed in the middle of it", async () => {

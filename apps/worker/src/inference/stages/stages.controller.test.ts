@@ -12,9 +12,12 @@ import { AppError } from "@heddle/base/errors";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { indexedModel, stageWeights } from "@heddle/engines/shards/weights/stage-weights";
 import { AbsentRange } from "@heddle/engines/weights/ranges/range-source";
+import { createAuthority, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
+import { TlsIdentity } from "@heddle/pki/tls-identity";
+import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { ENGINES } from "../engine-ports.ts";
 import { llamaPorts } from "../llama-ports.ts";
 import { ReplicaSet } from "../replica-set.ts";
@@ -39,17 +42,21 @@ const replicas = {
 const cache = mkdtempSync(join(tmpdir(), "heddle-stages-"));
 let bound: Awaited<ReturnType<typeof bindServer>>;
 
-beforeAll(async () => {
-  const credentials = { clusterToken, node: { role: "worker", name: "first" } as const };
-  bound = await bindServer({ host: "127.0.0.1", port: 0, credentials });
+async function serveStages(credentials: NodeCredentials) {
+  const serving = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   const providers = [
     { provide: ReplicaSet, useValue: replicas },
     { provide: ENGINES, useValue: llamaPorts({ cacheDirectory: cache, allowedHosts: [] }) },
   ];
   await serveControllers(
     { module: StagesModule, controllers: [StagesController], providers },
-    bound.server,
+    serving.server,
   );
+  return serving;
+}
+
+beforeAll(async () => {
+  bound = await serveStages({ clusterToken, node: { role: "worker", name: "first" } });
 });
 afterAll(async () => {
   await closeServer(bound.server, 0);
@@ -63,12 +70,12 @@ interface Joining {
   readonly address?: string;
 }
 
-function joinFirst(options: Joining = {}) {
+function joinFirst(options: Joining = {}, credentials?: NodeCredentials) {
   const { name = "last", build = "one", deployment = "m#0", address = bound.address } = options;
   const peer = { node: "n", address, deployment, from: 2, to: 4, memoryBytes: 0 };
   const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
   const stage = { from: 4, to: 6, driver: name, peers: [peer], memoryBytes: 0, ...sizes };
-  return joinPeers(stage, build, { clusterToken, node: { role: "worker", name } });
+  return joinPeers(stage, build, credentials ?? { clusterToken, node: { role: "worker", name } });
 }
 
 test("stages: bytes go both ways, also more than what is buffered", async () => {
@@ -118,6 +125,28 @@ test("stages: only the worker with the last stage may join, with the same build"
     code: "model_loading",
     message: `${prefix}this worker has no stage m#1 yet`,
   });
+});
+
+test("stages: under TLS a certificate shows which worker joins", async () => {
+  const authority = await createAuthority();
+  const certified = async (name: string) => {
+    const { privateKey, csr } = await requestCertificate();
+    const certificate = await signNode(authority, csr, { role: "worker", name }, 3_600_000);
+    const material = { authority: authority.certificate, certificate, privateKey };
+    return { clusterToken: "", tls: new TlsIdentity(material) };
+  };
+  const server = await serveStages(await certified("first"));
+  onTestFinished(() => closeServer(server.server, 0));
+  const { address } = server;
+  const [frames] = await joinFirst({ address }, await certified("last"));
+  frames!.destroy();
+  // Whatever name it gives.
+  await expect(joinFirst({ address }, await certified("stranger"))).rejects.toMatchObject({
+    code: "permission_denied",
+    message: expect.stringContaining("last drives this stage, and not stranger"),
+  });
+  const bare = { clusterToken, node: { role: "worker", name: "last" } as const };
+  await expect(joinFirst({ address }, bare)).rejects.toMatchObject({ code: "unavailable" });
 });
 
 test("stages: a worker gets its blocks from another worker, which it verifies", async () => {

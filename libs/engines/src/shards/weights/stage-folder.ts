@@ -1,5 +1,5 @@
-import { createHash, randomUUID } from "node:crypto";
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { parseGguf } from "../../gguf/gguf-reader.ts";
@@ -9,6 +9,7 @@ import {
   indexDigest,
   type TensorIndex,
 } from "../../weights/ranges/tensor-index.ts";
+import { replaceFile } from "../../weights/replace-file.ts";
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard, type ShardCut } from "../shard-cut.ts";
 
@@ -153,11 +154,4 @@ export class StageFolder {
 /** The digest of the index of the model that a shard's path is of. */
 export function indexOfShard(path: string): string {
   return /([\da-f]{64})[\\/][^\\/]+$/.exec(path)?.[1] ?? "";
-}
-
-/** Another process sees the old content or the new. */
-export async function replaceFile(path: string, content: string | Uint8Array): Promise<void> {
-  const temporary = `${path}.${randomUUID()}.tmp`;
-  await writeFile(temporary, content, { flush: true });
-  await rename(temporary, path);
 }

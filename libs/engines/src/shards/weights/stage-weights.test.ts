@@ -84,14 +84,15 @@ afterEach(() => server.closeAllConnections());
 
 interface Serving {
   readonly body?: Buffer;
-  /** The connection breaks after this many bytes. */
+  /** The connection breaks after this many bytes, when this holds. */
   readonly most?: number;
+  readonly until?: () => boolean;
 }
 
 function serve(
   { headers }: IncomingMessage,
   response: ServerResponse,
-  { body = content, most = Number.POSITIVE_INFINITY }: Serving = {},
+  { body = content, most = Number.POSITIVE_INFINITY, until = () => true }: Serving = {},
 ): void {
   const [, start = "0", end = `${body.length - 1}`] =
     /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? "") ?? [];
@@ -103,8 +104,12 @@ function serve(
   });
   const given = part.subarray(0, most);
   sent += given.length;
+  const breakOff = (): void => {
+    if (until()) response.destroy();
+    else setTimeout(breakOff, 50);
+  };
   response.write(given, () => {
-    if (given.length < part.length) setTimeout(() => response.destroy(), 50);
+    if (given.length < part.length) setTimeout(breakOff, 50);
     else response.end();
   });
 }
@@ -248,6 +253,38 @@ test("stage weights: a later fetch continues from the pieces that are there", as
   const path = await stage(MIDDLE, [HUB], { peers });
   expect(readFileSync(path).equals(await expected(MIDDLE))).toBe(true);
   expect(sent).toBeLessThan(cutShard(model, MIDDLE).sourceBytes / 2 + 4_096);
+});
+
+/** Reads a file for its index while the connection breaks when so much of it is kept; then again. */
+async function readTwice(keptBytes: number, body: Buffer): Promise<string> {
+  const limits = { ...quick, idleTimeoutMs: 20_000, keepAfterBytes: 50_000, maxAttempts: 1 };
+  const read = () => indexedModel(specOf([HUB]), optionsOf({ limits }));
+  const kept = join(stagesDirectory(cache), "m.pass");
+  const until = () =>
+    existsSync(kept) && JSON.parse(readFileSync(kept, "utf8")).state.at > keptBytes;
+  handler = (request, response) => {
+    // The first asks for the size.
+    if (asked.length < 2) serve(request, response, { body, most: body.length - 9, until });
+    else response.destroy();
+  };
+  expect((await failureOf(read())).code).toBe("unavailable");
+  handler = (request, response) => serve(request, response);
+  asked = [];
+  const found = await read();
+  expect(existsSync(kept)).toBe(false);
+  // The size, the header, and the rest.
+  expect(Number(/^bytes=(\d+)-/.exec(asked[2] ?? "")?.[1])).toBeGreaterThan(keptBytes);
+  return found.index;
+}
+
+test("index: a read that was broken off is continued after a restart", async () => {
+  expect(await readTwice(100_000, content)).toBe(index);
+  expect(asked).toHaveLength(3);
+});
+
+test("index: what was read of another file before is read again", async () => {
+  expect(await readTwice(content.length - 300_000, damaged())).toBe(index);
+  expect(asked.slice(3)).toEqual([`bytes=0-${content.length - 1}`]);
 });
 
 /** The file with one bit of a tensor of block 6 changed. */

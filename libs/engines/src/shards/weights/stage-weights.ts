@@ -33,12 +33,13 @@ import {
   type TensorIndex,
 } from "../../weights/ranges/tensor-index.ts";
 import { weightsRanges } from "../../weights/ranges/weights-ranges.ts";
+import { replaceFile } from "../../weights/replace-file.ts";
 import { PermanentFault, reasonOf } from "../../weights/source-fault.ts";
 import { writeAt } from "../../weights/write-at.ts";
 import type { CuttableModel } from "../cut-rules.ts";
 import type { BlockRange } from "../shard-cut.ts";
 import { HeldWeights } from "./held-weights.ts";
-import { replaceFile, type ShardPlace, StageFolder } from "./stage-folder.ts";
+import { type ShardPlace, StageFolder } from "./stage-folder.ts";
 
 /** Another machine that may have the weights, or some of them. */
 export interface WeightsPeer {
@@ -73,8 +74,9 @@ export function stagesDirectory(cacheDirectory: string): string {
 
 /**
  * The index and the header of a model. The first time the whole file is read, from the cache or
- * through the network, and verified by the digest of the weights. Rejects as pullWeights does, and
- * with `unprocessable` where the model cannot be cut.
+ * through the network, and verified by the digest of the weights. A read that was broken off is
+ * continued by a later call, also of another process. Rejects as pullWeights does, and with
+ * `unprocessable` where the model cannot be cut.
  */
 export async function indexedModel(
   spec: WeightsSpec,
@@ -96,7 +98,8 @@ async function findIndex(spec: WeightsSpec, options: StageWeightsOptions): Promi
     if (other) return other;
     // Before the read, so that a file that changes meanwhile is read again.
     const identity = await identityOf(spec);
-    const { index, header, path } = await indexWeights(spec, options);
+    const progress = join(directory, `${spec.key}.pass`);
+    const { index, header, path } = await indexWeights(spec, options, progress);
     const digest = indexDigest(encodeIndex(index));
     const folder = new StageFolder(directory, digest);
     await folder.keepIndex(index);

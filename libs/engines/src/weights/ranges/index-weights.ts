@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { GgufFault } from "../../gguf/byte-source.ts";
-import { DEFAULT_PULL_LIMITS } from "../guarded-request.ts";
+import { DEFAULT_PULL_LIMITS, type PullLimits } from "../guarded-request.ts";
 import {
   cachedWeights,
   type Failure,
@@ -12,8 +12,10 @@ import {
 } from "../pull-weights.ts";
 import { PermanentFault, reasonOf } from "../source-fault.ts";
 import { fileRanges } from "./file-ranges.ts";
-import { NoRanges, steadyRange } from "./range-source.ts";
-import { type IndexedFile, IndexPass } from "./tensor-index.ts";
+import { KeptPass } from "./kept-pass.ts";
+import { NoRanges, type RangeReading, steadyRange } from "./range-source.ts";
+import { storedHashers } from "./stored-hashers.ts";
+import { type IndexedFile, IndexPass, type PassState } from "./tensor-index.ts";
 import { type SizedSource, weightsRanges } from "./weights-ranges.ts";
 
 export interface IndexedWeights extends IndexedFile {
@@ -24,18 +26,21 @@ export interface IndexedWeights extends IndexedFile {
 /**
  * The index of a file of weights, from one read of all of it: of the cache's file where it is there,
  * else from the first source that gives a file with the right digest. What comes from elsewhere is
- * not kept, but where the source gives whole files only. Rejects as pullWeights does.
+ * not kept, but where the source gives whole files only. How far the read of a file with a known digest
+ * has come is kept in `progress`. Rejects as pullWeights does.
  */
 export async function indexWeights(
   spec: WeightsSpec,
   options: PullOptions,
+  progress: string,
 ): Promise<IndexedWeights> {
   const cached = await cachedWeights(spec, options);
   if (cached !== undefined) return await passOverFile(cached, spec, options);
   const failures: Failure[] = [];
   for (const { source, ranges } of weightsRanges(spec, options)) {
     try {
-      const indexed = await passOver(ranges, spec, options);
+      const kept = source.kind === "file" ? undefined : keptPass(spec, options, progress);
+      const indexed = await passOver(ranges, spec, options, kept);
       return source.kind === "file" ? { ...indexed, path: fileURLToPath(source.url) } : indexed;
     } catch (error) {
       options.signal.throwIfAborted();
@@ -71,8 +76,9 @@ async function passOver(
   source: SizedSource,
   { sizeBytes, sha256 }: WeightsSpec,
   { signal, onProgress, ...options }: PullOptions,
+  kept?: KeptPass,
 ): Promise<IndexedFile> {
-  const limits = { ...DEFAULT_PULL_LIMITS, ...options.limits };
+  const limits = limitsOf(options);
   const bytes = await source.size(signal);
   if (sizeBytes !== undefined && bytes !== sizeBytes) {
     throw new PermanentFault(`the file has ${bytes} bytes instead of ${sizeBytes}`);
@@ -80,19 +86,65 @@ async function passOver(
   if (bytes > limits.maxBytes) {
     throw new PermanentFault(`the file is larger than ${limits.maxBytes} bytes`);
   }
-  const pass = new IndexPass(bytes);
-  try {
-    for await (const chunk of steadyRange(source, { offset: 0, bytes }, { limits, signal })) {
+  const begun = await kept?.load();
+  const over = async (state: PassState | undefined): Promise<IndexedFile> => {
+    const pass = await beginPass(source, bytes, { limits, signal }, { state, isKept: !!kept });
+    const rest = { offset: pass.position, bytes: bytes - pass.position };
+    for await (const chunk of steadyRange(source, rest, { limits, signal })) {
       pass.push(chunk);
+      await kept?.keep(pass);
       onProgress?.(pass.position, bytes, source.name);
     }
     const indexed = pass.end();
+    await kept?.remove();
+    return indexed;
+  };
+  try {
+    let indexed = await over(begun);
+    // What came before may have been of another file: once more, from nothing.
+    if (begun && indexed.sha256 !== sha256) indexed = await over(undefined);
     if (sha256 === undefined || indexed.sha256 === sha256) return indexed;
     throw new PermanentFault(`the file has the sha256 ${indexed.sha256} instead of ${sha256}`);
   } catch (cause) {
     if (!(cause instanceof GgufFault)) throw cause;
     throw new PermanentFault(`it is not a usable GGUF file: ${cause.message}`, { cause });
   }
+}
+
+/** Only of a file whose digest is known, which shows at the end that all was of one file. */
+function keptPass(
+  { sha256 }: WeightsSpec,
+  options: PullOptions,
+  path: string,
+): KeptPass | undefined {
+  return sha256 === undefined
+    ? undefined
+    : new KeptPass(path, sha256, limitsOf(options).keepAfterBytes);
+}
+
+function limitsOf({ limits }: Pick<PullOptions, "limits">): PullLimits {
+  return { ...DEFAULT_PULL_LIMITS, ...limits };
+}
+
+/** A pass at its beginning, or where an earlier one was; its header is read again. */
+async function beginPass(
+  source: SizedSource,
+  fileBytes: number,
+  reading: RangeReading,
+  { state, isKept }: { state: PassState | undefined; isKept: boolean },
+): Promise<IndexPass> {
+  const hashers = isKept ? await storedHashers() : undefined;
+  if (!state) return new IndexPass(fileBytes, hashers);
+  const pieces: Uint8Array[] = [];
+  const header = { offset: 0, bytes: state.headerBytes };
+  for await (const chunk of steadyRange(source, header, reading)) pieces.push(chunk);
+  const pass = new IndexPass(fileBytes, hashers);
+  try {
+    if (pass.resume(state, Buffer.concat(pieces))) return pass;
+  } catch {
+    // Another release has kept it.
+  }
+  return new IndexPass(fileBytes, hashers);
 }
 
 async function passOverFile(

@@ -1,4 +1,4 @@
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import { GgufFault, Truncated } from "../../gguf/byte-source.ts";
 import { type GgufFile, MAX_HEADER_BYTES, parseGguf } from "../../gguf/gguf-reader.ts";
@@ -35,7 +35,7 @@ const VERSION = 1;
 /** Of the text: some 100 bytes for each of the 65,536 tensors that a file may have. */
 export const MAX_INDEX_BYTES = 8 * 2 ** 20;
 /** A header is parsed when so much of it is there, then at each multiple of four. */
-const FIRST_PARSE_BYTES = 4 * 2 ** 20;
+const FIRST_PARSE_BYTES = 64 * 2 ** 10;
 
 /** The index as text: the same for the same file. */
 export function encodeIndex({ sizeBytes, pieces }: TensorIndex): string {
@@ -105,23 +105,95 @@ function placesOf(file: GgufFile): Pick<IndexedPiece, "offset" | "bytes">[] {
   return pieces;
 }
 
+/** Computes one SHA-256 after the other. */
+export interface Hasher {
+  begin(): void;
+  update(bytes: Uint8Array): void;
+  /** Lower-case hexadecimal. */
+  end(): string;
+  /** What `load` continues from; undefined where that cannot be kept. */
+  save(): string | undefined;
+  load(state: string): void;
+}
+
+export interface PassHashers {
+  readonly whole: Hasher;
+  readonly piece: Hasher;
+}
+
+/** How far a pass has come, as it is kept on disk. */
+export interface PassState {
+  readonly at: number;
+  readonly headerBytes: number;
+  readonly whole: string;
+  /** Absent between two pieces. */
+  readonly piece?: string | undefined;
+  /** Of the pieces that have passed. */
+  readonly sha256: readonly string[];
+}
+
+function nodeHasher(): Hasher {
+  let hash = createHash("sha256");
+  return {
+    begin: () => {
+      hash = createHash("sha256");
+    },
+    update: (bytes) => {
+      hash.update(bytes);
+    },
+    end: () => hash.digest("hex"),
+    save: () => undefined,
+    load: () => {},
+  };
+}
+
 /**
  * Hashes a whole file and each of its pieces while its bytes pass: it is verified in one read, without
  * a copy. `end` throws where the file is cut off or not GGUF.
  */
 export class IndexPass {
   readonly #sizeBytes: number;
-  readonly #whole = createHash("sha256");
-  readonly #sha256: string[] = [];
+  readonly #hashers: PassHashers;
+  #sha256: string[] = [];
   #header = new Uint8Array(0);
   #headerBytes = 0;
   #parseAt = FIRST_PARSE_BYTES;
   #places: Pick<IndexedPiece, "offset" | "bytes">[] | undefined;
-  #hash: Hash | undefined;
+  #isInPiece = false;
   #at = 0;
 
-  constructor(sizeBytes: number) {
+  constructor(
+    sizeBytes: number,
+    hashers: PassHashers = { whole: nodeHasher(), piece: nodeHasher() },
+  ) {
     this.#sizeBytes = sizeBytes;
+    this.#hashers = hashers;
+    hashers.whole.begin();
+  }
+
+  /** Continues another pass, with the header again; false where that is another one. */
+  resume(state: PassState, header: Uint8Array): boolean {
+    const digest = createHash("sha256").update(header).digest("hex");
+    if (digest !== state.sha256[0]) return false;
+    this.#header = Uint8Array.from(header);
+    this.#headerBytes = header.length;
+    this.#places = placesOf(parseGguf(header, this.#sizeBytes));
+    this.#sha256 = [...state.sha256];
+    this.#at = state.at;
+    this.#hashers.whole.load(state.whole);
+    this.#isInPiece = state.piece !== undefined;
+    if (state.piece !== undefined) this.#hashers.piece.load(state.piece);
+    return true;
+  }
+
+  /** What another pass continues from; undefined in the header, or where it cannot be kept. */
+  state(): PassState | undefined {
+    const headerBytes = this.#places?.[0]?.bytes;
+    const whole = this.#hashers.whole.save();
+    if (headerBytes === undefined || this.#sha256.length === 0 || whole === undefined)
+      return undefined;
+    const piece = this.#isInPiece ? this.#hashers.piece.save() : undefined;
+    return { at: this.#at, headerBytes, whole, piece, sha256: this.#sha256 };
   }
 
   /** Bytes that have passed. */
@@ -131,7 +203,7 @@ export class IndexPass {
 
   /** Throws a GgufFault. */
   push(bytes: Uint8Array): void {
-    this.#whole.update(bytes);
+    this.#hashers.whole.update(bytes);
     if (this.#places) {
       this.#digest(bytes, this.#at);
       this.#at += bytes.length;
@@ -152,7 +224,7 @@ export class IndexPass {
     const pieces = places.map((place, i) => ({ ...place, sha256: this.#sha256[i] ?? EMPTY }));
     return {
       index: { sizeBytes: this.#sizeBytes, pieces },
-      sha256: this.#whole.digest("hex"),
+      sha256: this.#hashers.whole.end(),
       header: this.#header.subarray(0, places[0]?.bytes),
     };
   }
@@ -190,13 +262,14 @@ export class IndexPass {
     for (;;) {
       const place = this.#places![this.#sha256.length];
       if (!place || place.offset > end) return;
-      this.#hash ??= createHash("sha256");
+      if (!this.#isInPiece) this.#hashers.piece.begin();
+      this.#isInPiece = true;
       const from = Math.max(0, place.offset - at);
       const placeEnd = place.offset + place.bytes;
-      this.#hash.update(bytes.subarray(from, Math.min(bytes.length, placeEnd - at)));
+      this.#hashers.piece.update(bytes.subarray(from, Math.min(bytes.length, placeEnd - at)));
       if (placeEnd > end) return;
-      this.#sha256.push(this.#hash.digest("hex"));
-      this.#hash = undefined;
+      this.#sha256.push(this.#hashers.piece.end());
+      this.#isInPiece = false;
     }
   }
 }
