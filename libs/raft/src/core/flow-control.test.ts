@@ -181,6 +181,16 @@ describe("snapshots", () => {
     expect(node.status.applied).toBe(9);
   });
 
+  it("restore a candidate that lost the election", () => {
+    const node = new TestNode(3, { voters: [1, 2, 3] });
+    node.raw.campaign();
+    node.work();
+    const snapshot = { index: 9, term: 1, confState: node.confState, data: bytes("state") };
+    const message = createMessage({ type: "MsgSnap", to: 3, from: 1, term: 2, snapshot });
+    expect(node.take(message)).toMatchObject([{ type: "MsgAppResp", index: 9 }]);
+    expect(node.status).toMatchObject({ role: "follower", lead: 1, applied: 9 });
+  });
+
   it("that a follower's log already contains only move its commit index", () => {
     const node = new TestNode(2, { terms: [1, 1, 1] });
     const snapshot = { index: 3, term: 1, confState: node.confState, data: bytes("") };

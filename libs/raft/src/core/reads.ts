@@ -1,7 +1,6 @@
 import type { Message } from "./message.ts";
 import { dropped, type Raft, STEPPED, type StepResult } from "./raft.ts";
 import { broadcastHeartbeat } from "./replication.ts";
-import { NO_NODE } from "./state.ts";
 
 /** Processes a read on the leader (Raft thesis, section 6.4). */
 export function handleReadIndex(raft: Raft, message: Message): StepResult {
@@ -50,7 +49,7 @@ export function answerConfirmedReads(raft: Raft): void {
 
 function answerRead(raft: Raft, request: Message, index: number): void {
   const [entry] = request.entries;
-  if (request.from !== NO_NODE && request.from !== raft.id) {
+  if (request.from !== raft.id) {
     const { from: to, entries } = request;
     raft.send({ type: "MsgReadIndexResp", to, index, entries });
   } else if (entry) {

@@ -107,6 +107,22 @@ describe("a change of membership", () => {
     expect([...node.status.config.learners]).toEqual([2]);
   });
 
+  it("is replaced also after another entry of the same proposal", () => {
+    const node = new TestNode(1, { voters: [1] });
+    node.raw.campaign();
+    node.work();
+    const command = { type: "EntryNormal", data: NO_DATA } as const;
+    const entries = [command, command, encodeConfChange(change([learn(2)]), 2)].map((payload) => ({
+      ...payload,
+      term: 0,
+      index: 0,
+    }));
+    node.raw.step(createMessage({ type: "MsgProp", to: 1, from: 9, entries }));
+    node.raw.proposeConfChange(change([learn(3)]));
+    node.work();
+    expect([...node.status.config.learners]).toEqual([2]);
+  });
+
   it("of version 1 takes one step", () => {
     const node = new TestNode(1, { voters: [1] });
     node.raw.campaign();
@@ -143,7 +159,8 @@ describe("a learner", () => {
     made.propose(1, "alone");
     expect(made.node(1).status.commit).toBe(3);
     made.node(2).timeOut();
-    expect(made.node(2).status.role).toBe("follower");
+    made.node(2).raw.campaign();
+    expect(made.node(2).status).toMatchObject({ role: "follower", term: 2 });
     made.mend();
     made.beat(1);
     expect(made.node(2).status.applied).toBe(3);
