@@ -81,6 +81,15 @@ describe.skipIf(isMissing)("the chart", { timeout: 180_000 }, () => {
     expect(manifestFaults({ apiVersion: "a.example/v1", kind: "A", metadata })).toBeUndefined();
   });
 
+  it("chart: a master is its own peer, also beyond the values' number", () => {
+    const masters = render("a", "--set", "master.replicas=3").flatMap(containersOf);
+    const peers = masters.flatMap(({ args }) => args.filter((arg) => arg.startsWith("--peers=")));
+    const host = (pod: string) => `${pod}.a-heddle-masters.models.svc.cluster.local:8081`;
+    const pods = [0, 1, 2].map((index) => `a-heddle-master-${index}`);
+    const named = [...pods, "$(POD_NAME)"].map((pod) => `${pod}=${host(pod)}`);
+    expect(peers).toEqual([`--peers=${named.join(",")}`]);
+  });
+
   it("chart: two releases in a namespace share no object", () => {
     const namesOf = (release: string) =>
       render(release, "--set", "parameterServer.replicas=1,crds.enabled=false").map(

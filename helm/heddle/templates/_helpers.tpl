@@ -46,12 +46,17 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.secrets.existingSecret | default (printf "%s-cluster" (include "heddle.fullname" .)) -}}
 {{- end -}}
 
-{{- define "heddle.masterHost" -}}
-{{- $full := include "heddle.fullname" .root -}}
-{{- printf "%s-master-%d.%s-masters.%s.svc.%s" $full (int .index) $full .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- /* Of dict root, pod: where the pod of a master is reached. */ -}}
+{{- define "heddle.podHost" -}}
+{{- printf "%s.%s-masters.%s.svc.%s" .pod (include "heddle.fullname" .root) .root.Release.Namespace .root.Values.clusterDomain -}}
 {{- end -}}
 
-{{- /* name=host:port of all masters. */ -}}
+{{- define "heddle.masterHost" -}}
+{{- $pod := printf "%s-master-%d" (include "heddle.fullname" .root) (int .index) -}}
+{{- include "heddle.podHost" (dict "root" .root "pod" $pod) -}}
+{{- end -}}
+
+{{- /* name=host:port of all masters, and of the pod itself: kubectl may have scaled beyond the values. */ -}}
 {{- define "heddle.peers" -}}
 {{- $root := . -}}
 {{- $peers := list -}}
@@ -59,7 +64,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- $host := include "heddle.masterHost" (dict "root" $root "index" $index) -}}
 {{- $peers = append $peers (printf "%s-master-%d=%s:8081" (include "heddle.fullname" $root) $index $host) -}}
 {{- end -}}
-{{- join "," $peers -}}
+{{- $own := include "heddle.podHost" (dict "root" . "pod" "$(POD_NAME)") -}}
+{{- join "," (append $peers (printf "$(POD_NAME)=%s:8081" $own)) -}}
 {{- end -}}
 
 {{- /* Of dict root, port, scheme: addresses of all masters. */ -}}

@@ -91,6 +91,13 @@ describe("readConfig", () => {
     },
   );
 
+  it("takes an equal peer twice, and refuses one with two addresses", () => {
+    const peers = (own: string) => ["--peers", `master-1=127.0.0.1:1,b=127.0.0.1:2,${own}`];
+    const names = [...readConfig(peers("master-1=127.0.0.1:1"), {}).peers.keys()];
+    expect(names).toEqual(["master-1", "b"]);
+    expect(() => readConfig(peers("b=127.0.0.1:3"), {})).toThrow(/--peers names b with two/);
+  });
+
   it("lists all faults at once", () => {
     const args = [
       "--http-port",

@@ -80,7 +80,8 @@ function pairsOf(given: string): [string, string][] {
 }
 
 function peerFault(name: string, address: string, others: ReadonlyMap<string, string>) {
-  if (others.has(name)) return `names ${name} twice`;
+  const known = others.get(name);
+  if (known !== undefined && known !== address) return `names ${name} with two addresses`;
   if (NAME_FORM.test(name) && isHostPort(address)) return undefined;
   return `takes ${PEER_FORM}, got "${name}${address && `=${address}`}"`;
 }
