@@ -57,6 +57,15 @@ test("fair queue: a ticket that has waited long goes before later ones, until it
   expect([queue.peek(), queue.positionOf(old)]).toEqual([later, 2]);
 });
 
+test("fair queue: a ticket without a time of arrival keeps its priority", () => {
+  const queue = new FairQueue<Ticket & { readonly arrivedMs?: number }>(10);
+  const timeless = { fairKey: "a", priority: BATCH, order: 0 };
+  const later = { fairKey: "b", priority: NORMAL, order: 1, arrivedMs: 3_600_000 };
+  for (const ticket of [timeless, later]) queue.push(ticket);
+  queue.age(3_600_000);
+  expect([queue.peek(), queue.positionOf(timeless)]).toEqual([later, 2]);
+});
+
 test("fair queue: tickets are looked at once a second", () => {
   const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>(10);
   const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: -3_600_000 };

@@ -107,10 +107,10 @@ export class FairQueue<T extends QueueTicket> {
   crowding(fairKey: string, priority: number): T | undefined {
     const least = Math.min(...this.#lanes.keys());
     if (least > priority) return undefined;
-    const lane = this.#lanes.get(least);
-    let most = lane?.get(fairKey) ?? [];
+    const lane = this.#lanes.get(least)!;
+    let most = lane.get(fairKey) ?? [];
     const own = most.length;
-    for (const waiting of lane?.values() ?? []) if (waiting.length > most.length) most = waiting;
+    for (const waiting of lane.values()) if (waiting.length > most.length) most = waiting;
     const yields = outranks(priority, least) || most.length > own + 1;
     return yields ? most.at(-1) : undefined;
   }
