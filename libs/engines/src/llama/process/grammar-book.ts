@@ -10,7 +10,7 @@ const MAX_GRAMMARS = 128;
 const MAX_BYTES = 32 * 1024 * 1024;
 
 /** What the compilation of one schema may take. */
-const COMPILE_LIMIT_MS = 5000;
+const COMPILE_CPU_MS = 5000;
 const COMPILE_HEAP_MB = 256;
 
 /** A grammar that the engine thread knows, or why there is none. */
@@ -41,7 +41,7 @@ export class GrammarBook {
     this.style = start.style;
     const url = new URL(`./grammar-thread${extname(import.meta.url)}`, import.meta.url);
     const resourceLimits = { maxOldGenerationSizeMb: COMPILE_HEAP_MB };
-    const limit = { ms: COMPILE_LIMIT_MS, failure: tooCostly };
+    const limit = { cpuMs: COMPILE_CPU_MS, failure: tooCostly };
     this.#thread = new TurnThread(
       { url, worker: { workerData: start, resourceLimits }, limit },
       onFatal,
@@ -98,6 +98,6 @@ export class GrammarBook {
 }
 
 function tooCostly(): AppError {
-  const message = `the schema takes more than ${COMPILE_LIMIT_MS} ms or ${COMPILE_HEAP_MB} MB to compile; simplify it`;
+  const message = `the schema takes more than ${COMPILE_CPU_MS} ms of a processor or ${COMPILE_HEAP_MB} MB to compile; simplify it`;
   return new AppError("invalid_value", message);
 }

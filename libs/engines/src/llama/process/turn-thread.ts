@@ -10,9 +10,18 @@ export type TurnResult<Output> = { readonly value: Output } | { readonly failure
 interface TurnThreadOptions {
   readonly url: URL;
   readonly worker: WorkerOptions;
-  /** An item that takes longer, or more memory, ends the thread and fails; without it none may. */
-  readonly limit?: { readonly ms: number; readonly failure: () => AppError } | undefined;
+  readonly limit?: TurnLimit | undefined;
 }
+
+/** An item that takes more ends the thread and fails; without a limit none may. */
+interface TurnLimit {
+  /** Of a processor, so that a loaded machine fails no item. The memory is the thread's own limit. */
+  readonly cpuMs: number;
+  readonly failure: () => AppError;
+}
+
+/** The least time between two looks at what an item has taken. */
+const LOOK_MS = 50;
 
 /** Whose item it is. */
 export interface TurnOwner {
@@ -76,10 +85,28 @@ export class TurnThread<Input, Output> {
     this.#queue.remove(first);
     this.#current = first;
     this.#begunMs = performance.now();
-    const { limit } = this.#options;
-    if (limit) this.#timer = setTimeout(() => this.#abandon(limit.failure()), limit.ms);
     this.#thread ??= this.#begin();
+    const { limit } = this.#options;
+    if (limit) this.#watch(first, cpuMsOf(this.#thread), limit, limit.cpuMs);
     this.#thread.postMessage(first.input);
+  }
+
+  #watch(
+    turn: Turn<Input, Output>,
+    begun: Promise<number>,
+    limit: TurnLimit,
+    leftMs: number,
+  ): void {
+    this.#timer = setTimeout(
+      async () => {
+        const used = this.#thread && cpuMsOf(this.#thread);
+        const usedMs = ((await used) ?? 0) - (await begun);
+        if (this.#current !== turn) return;
+        if (usedMs >= limit.cpuMs) this.#abandon(limit.failure());
+        else this.#watch(turn, begun, limit, limit.cpuMs - usedMs);
+      },
+      Math.max(LOOK_MS, leftMs),
+    );
   }
 
   #begin(): Worker {
@@ -125,4 +152,10 @@ export class TurnThread<Input, Output> {
     this.#queue.remove(turn);
     this.#queue.leave(turn.fairKey);
   }
+}
+
+/** What a thread has computed, in milliseconds; 0 where it has ended. */
+async function cpuMsOf(thread: Worker): Promise<number> {
+  const { user, system } = await thread.cpuUsage().catch(() => ({ user: 0, system: 0 }));
+  return (user + system) / 1_000;
 }
