@@ -217,8 +217,12 @@ describe("heddle up --masters 3", { timeout: 180_000 }, () => {
       200,
       { usage: { completion_tokens: 4 } },
     ]);
-    expect(await leader()).not.toBe(first);
+    const next = await leader();
+    expect(next).not.toBe(first);
     await eventually(async () => (await wanted()) === 0);
+    // The leader has no call that waits, and leaves the replica to the master that has one.
+    const [bystander] = MASTERS.filter((name) => name !== next) as [Master];
+    expect((await chat(bystander, { model: id, max_tokens: 4 })).status).toBe(200);
     await eventually(async () => pidsOf(first).length === pids.length + 1);
   });
 });

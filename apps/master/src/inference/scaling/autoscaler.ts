@@ -27,6 +27,8 @@ interface History {
   idleMs: number | undefined;
   /** Tokens over all replicas: they show calls that began and ended between two looks. */
   tokens: number;
+  /** The number of replicas at the last look: another master may have raised it for its own calls. */
+  replicas: number;
   isProposing: boolean;
 }
 
@@ -81,8 +83,9 @@ export class Autoscaler {
     const history = this.#historyOf(key);
     const nowMs = clock.monotonicMs();
     const tokens = tokensOf(states);
-    const isQuiet = isIdle(load) && tokens === history.tokens;
-    history.tokens = tokens;
+    const isUnchanged = tokens === history.tokens && replicas === history.replicas;
+    const isQuiet = isIdle(load) && isUnchanged && !states.some(isStarting);
+    Object.assign(history, { tokens, replicas });
     history.pressedMs = since(isPressed(load, targets), history.pressedMs, nowMs);
     history.relaxedMs = since(isRelaxed(load, targets), history.relaxedMs, nowMs);
     history.idleMs = since(isQuiet, history.idleMs, nowMs);
@@ -105,6 +108,7 @@ export class Autoscaler {
         relaxedMs: undefined,
         idleMs: undefined,
         tokens: 0,
+        replicas: 0,
         isProposing: false,
       };
       this.#histories.set(key, history);
@@ -152,6 +156,11 @@ function servingLoad(
     slots += load.maxSequences;
   }
   return { replicas, ready, queued, running, slots: slots / Math.max(1, ready) || 1, ttftMs };
+}
+
+/** The calls that it starts for wait at a master, which may be another. */
+function isStarting({ phase }: ReplicaStatus): boolean {
+  return phase === "pulling" || phase === "loading";
 }
 
 function tokensOf(states: readonly ReplicaStatus[]): number {
