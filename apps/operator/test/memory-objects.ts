@@ -20,7 +20,7 @@ export class MemoryObjects<R extends CustomResource<object, ResourceStatus>> {
   /** As `kubectl apply`. */
   put(name: string, spec: R["spec"]): void {
     const before = this.all.get(name);
-    const metadata = before?.metadata ?? metadataOf(name);
+    const metadata = before?.metadata ?? newMetadata(name);
     const generation = metadata.generation + 1;
     const next = { ...metadata, generation, resourceVersion: String(Math.random()) };
     this.#set(name, { metadata: next, spec, status: before?.status });
@@ -48,7 +48,7 @@ export class MemoryObjects<R extends CustomResource<object, ResourceStatus>> {
     const api = {
       create: async (_: string, { metadata, spec }: NewObject) => {
         const { name } = metadata;
-        this.#set(name, { metadata: { ...metadataOf(name), ...metadata }, spec });
+        this.#set(name, { metadata: { ...newMetadata(name), ...metadata }, spec });
       },
       patch: async (object: R, change: { readonly spec?: object; readonly metadata?: object }) => {
         const found = this.#current(object);
@@ -84,7 +84,8 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-function metadataOf(name: string): CustomResource<object, ResourceStatus>["metadata"] {
+/** Of a new object. */
+export function newMetadata(name: string): CustomResource<object, ResourceStatus>["metadata"] {
   return {
     name,
     namespace: "ns",

@@ -5,6 +5,7 @@ import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { KubeConfig } from "@kubernetes/client-node";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { newMetadata } from "../../test/memory-objects.ts";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
 import { Reflector } from "./reflector.ts";
 import { ResourceApi } from "./resource-api.ts";
@@ -40,14 +41,7 @@ const server = createServer((request, reply) => {
 });
 
 function thing(name: string): Thing {
-  const metadata = {
-    name,
-    namespace: "ns",
-    uid: name,
-    resourceVersion: "1",
-    generation: 1,
-    creationTimestamp: "2026-01-01T00:00:00Z",
-  };
+  const metadata = newMetadata(name);
   return { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec: {} };
 }
 
