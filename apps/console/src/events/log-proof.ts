@@ -22,6 +22,8 @@ const HEAD = "c2sp.org/tlog-proof@v1";
 const ED25519 = 1;
 const ID_BYTES = 4;
 const MAX_HASHES = 64;
+/** The first bytes of what is hashed, after RFC 6962, section 2.1. */
+const [LEAF, NODE] = [0, 1];
 
 /** Whether the browser can check proofs: it has cryptography only on HTTPS and on loopback. */
 export function canProve(): boolean {
@@ -38,10 +40,10 @@ export async function proveEntry(entry: ProvedEntry, keys: EventLogKeys): Promis
   const signer = await signerOf(text, signatures, keys.keys);
   const sides = siblingSides(index, size);
   if (index >= size || sides.length !== hashes.length) throw new Error("it has a wrong length");
-  let hash = await sha256(Uint8Array.of(0, ...entry.bytes));
+  let hash = await hashOf(LEAF, entry.bytes);
   for (const [at, sibling] of hashes.entries()) {
     const pair = sides[at] === "left" ? [sibling, hash] : [hash, sibling];
-    hash = await sha256(Uint8Array.of(1, ...pair.flatMap((each) => [...each])));
+    hash = await hashOf(NODE, ...pair);
   }
   if (!isSame(hash, root)) throw new Error("the event is not the one that the checkpoint covers");
   return { size, signer };
@@ -109,8 +111,9 @@ function idOf(signature: Uint8Array): string {
     .join("");
 }
 
-async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+async function hashOf(prefix: number, ...parts: readonly Uint8Array[]): Promise<Uint8Array> {
+  const bytes = new Blob([Uint8Array.of(prefix), ...parts.map((part) => Uint8Array.from(part))]);
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", await bytes.arrayBuffer()));
 }
 
 function bytesOf(base64: string): Uint8Array<ArrayBuffer> {
