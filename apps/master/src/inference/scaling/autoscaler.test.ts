@@ -1,3 +1,5 @@
+// holds: serving-idle-unload
+
 import type { ReplicaPhase } from "@heddle/contracts/engine";
 import { createLogger } from "@heddle/observability/logger";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
