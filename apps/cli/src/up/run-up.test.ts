@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { freePort, freePorts } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 import { allGone, DrivenProcess } from "../testing/driven-process.ts";
 
@@ -42,6 +43,20 @@ async function up(flags: object, env: NodeJS.ProcessEnv = {}) {
 async function childPids(parent: number): Promise<number[]> {
   const text = readFileSync(`/proc/${parent}/task/${parent}/children`, "utf8");
   return text.trim().split(/\s+/).filter(Boolean).map(Number);
+}
+
+/** Runs each of the three commands that a started cluster shows. */
+async function pasteCommands(driven: DrivenProcess) {
+  await driven.printed(/Ctrl-C stops everything/);
+  const commands = driven.stdout.split("\n").filter((line) => /^ {2}(curl|\(cd) /.test(line));
+  expect(commands).toHaveLength(3);
+  const pasted = [];
+  for (const command of commands) {
+    const run = new DrivenProcess(["sh", "-c", command]);
+    expect(await run.end(), `${command}\n${run.stderr}`).toBe(0);
+    pasted.push({ command, stdout: run.stdout });
+  }
+  return pasted;
 }
 
 describe("heddle up", () => {
@@ -89,14 +104,23 @@ describe("heddle up", () => {
   // holds: start-table
   it("prints commands that work when they are pasted into a shell", async () => {
     const { driven } = await up({});
-    await driven.printed(/Ctrl-C stops everything/);
-    const commands = driven.stdout.split("\n").filter((line) => /^ {2}(curl|\(cd) /.test(line));
-    expect(commands).toHaveLength(3);
-    for (const command of commands) {
-      const pasted = new DrivenProcess(["sh", "-c", command]);
-      expect(await pasted.end(), `${command}\n${pasted.stderr}`).toBe(0);
-      expect(pasted.stdout, command).toContain("It lifts the warp.");
+    for (const { command, stdout } of await pasteCommands(driven)) {
+      expect(stdout, command).toContain("It lifts the warp.");
     }
+  });
+
+  // holds: start-table
+  it("prints such commands also as it is bundled for `npm start`", async () => {
+    const port = String(await freePort());
+    const data = join(scratch, "data-bundled");
+    const flags = ["--profile", "tiny", "--port", port, "--data", data];
+    const driven = new DrivenProcess([process.execPath, programOf("cli"), "up", ...flags]);
+    started.push(driven);
+    for (const { command, stdout } of await pasteCommands(driven)) {
+      expect(stdout, command).not.toBe("");
+    }
+    driven.child.kill("SIGINT");
+    expect(await driven.end()).toBe(0);
   });
 
   it("exits in order with 0 at one Ctrl-C", async () => {

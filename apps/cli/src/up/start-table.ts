@@ -24,12 +24,11 @@ interface StartFacts {
   readonly signInLink?: string | undefined;
 }
 
-const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "..", "..");
-/** False in an installed package, where `heddle` is a command and the OpenAI SDK is absent. */
-const IS_CLONE = existsSync(join(ROOT, "tools", "setup.mjs"));
+/** Undefined in an installed package, where `heddle` is a command and the OpenAI SDK is absent. */
+const CLONE = cloneAround(dirname(fileURLToPath(import.meta.url)));
 
 /** The command that starts a cluster here, to be followed by flags. */
-export const START_COMMAND = IS_CLONE ? "npm start --" : "heddle up";
+export const START_COMMAND = CLONE === undefined ? "heddle up" : "npm start --";
 
 const ONCE_IS_OVER = "The cluster stops now because of --once. Omit --once to keep it running.";
 
@@ -139,7 +138,7 @@ function tryCommands(
   const curl = `curl ${base}/chat/completions -H "Authorization: Bearer ${key}" -H "Content-Type: application/json" -d ${quote(body)}`;
   const data = facts.dataIsDefault ? "" : `HEDDLE_DATA=${quote(facts.options.dataDir)} `;
   const chat = `chat --model ${quote(model)} --temperature 0 --max-tokens 64 ${quote(FIRST_QUESTION)}`;
-  if (!IS_CLONE) return { curl, CLI: `${data}heddle ${chat}` };
+  if (CLONE === undefined) return { curl, CLI: `${data}heddle ${chat}` };
   const script = [
     'import OpenAI from "openai";',
     `const client = new OpenAI({ baseURL: ${JSON.stringify(base)}, apiKey: process.env.HEDDLE_API_KEY });`,
@@ -148,9 +147,16 @@ function tryCommands(
   ].join(" ");
   return {
     curl,
-    Node: `(cd ${quote(ROOT)} && HEDDLE_API_KEY="${key}" node --input-type=module -e ${quote(script)})`,
-    CLI: `(cd ${quote(ROOT)} && ${data}npm run --silent heddle -- ${chat})`,
+    Node: `(cd ${quote(CLONE)} && HEDDLE_API_KEY="${key}" node --input-type=module -e ${quote(script)})`,
+    CLI: `(cd ${quote(CLONE)} && ${data}npm run --silent heddle -- ${chat})`,
   };
+}
+
+/** The repository that holds the directory, however deep: what is bundled lies elsewhere than its source. */
+function cloneAround(directory: string): string | undefined {
+  if (existsSync(join(directory, "tools", "setup.mjs"))) return directory;
+  const parent = dirname(directory);
+  return parent === directory ? undefined : cloneAround(parent);
 }
 
 /** Quotes the text as one word of a POSIX shell. */
