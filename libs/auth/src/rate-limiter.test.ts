@@ -183,6 +183,20 @@ describe("RateLimiter", () => {
     expect(limiter.view("k", limits).requests.remaining).toBe(6);
   });
 
+  it("shows what is left after all limits were emptied, before and after a call", () => {
+    const { clock, limiter } = setUp();
+    const limits = { requestsPerMinute: 60, tokensPerMinute: 600 };
+    admitted(limiter.admit("k", limits, 0)).finish(0);
+    limiter.empty();
+    const left = () => {
+      const { requests, tokens } = limiter.view("k", limits);
+      return [requests.remaining, tokens.remaining];
+    };
+    expect(left()).toEqual([0, 0]);
+    clock.now += 30_000;
+    expect(left()).toEqual([30, 300]);
+  });
+
   it("refuses every call under a limit of 0, without a wait", () => {
     const { limiter } = setUp();
     const refused = { ok: false, limit: 0, retryAfterMs: undefined };

@@ -226,7 +226,9 @@ test("finished log: bytes that the file lost are a gap, and the log still ends",
   appendFileSync(path, "first\nsecond\n");
   await log.observe(() => 1_000);
   await log.finish();
+  expect(await log.read(0, 0)).toMatchObject({ offset: 0, complete: false });
   truncateSync(path, 6);
+  expect(await log.read(8, 100)).toMatchObject({ offset: 13, times: [], complete: true });
   for (const again of [false, true]) {
     if (again) await reopen();
     const ends: unknown[] = [];

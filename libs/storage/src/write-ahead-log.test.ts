@@ -243,10 +243,30 @@ describe("WriteAheadLog", () => {
     await expect(open()).rejects.toThrow(/corrupt in segment 0/);
   });
 
+  it("refuses a run of entries whose lengths are not whole, and says where", async () => {
+    const run = { kind: WAL_KINDS.entries, term: 1, index: 2, payload: Buffer.alloc(24, 255) };
+    await write([[entry(1)], [run]]);
+    await expect(open()).rejects.toThrow(
+      /corrupt in segment 0: entries up to 2 have no whole lengths; .* add it again with an empty/,
+    );
+  });
+
+  const segment = (n: number) => join(directory, `wal-${String(n).padStart(16, "0")}.log`);
+
+  it("refuses a segment of another log of the same member", async () => {
+    const build = (term: number) =>
+      write(Array.from({ length: 150 }, (_, i) => [entry(i + 1, term)]));
+    await build(2);
+    const foreign = await readFile(segment(1));
+    await rm(directory, { recursive: true });
+    await build(1);
+    await writeFile(segment(1), foreign);
+    await expect(open()).rejects.toThrow(/corrupt in segment 0/);
+  });
+
   // holds: wal-segments
   it("refuses a missing, a zeroed and a duplicated segment", async () => {
     const build = () => write(Array.from({ length: 150 }, (_, i) => [entry(i + 1)]));
-    const segment = (n: number) => join(directory, `wal-${String(n).padStart(16, "0")}.log`);
     const damages = [
       () => rm(segment(1)),
       () => writeFile(segment(1), Buffer.alloc(4096)),

@@ -92,7 +92,7 @@ test("session: the events of one engine step leave in one frame", async () => {
 test("session: no more events are sent than granted, the last one included", async () => {
   start(1, "@tokens=20", { window: 0 });
   start(2);
-  await eventually(() => isOver(2));
+  await eventually(() => isOver(2) && running() === 0);
   expect(eventsOf(1)).toEqual([]);
   stream.write({ grant: { id: 1, events: 2 } });
   await eventually(() => eventsOf(1).length === 2);

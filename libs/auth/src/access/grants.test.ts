@@ -12,6 +12,7 @@ describe("grants", () => {
       expect(held.may(ofCluster, "vision"), ofCluster).toBe(false);
     }
     expect([held.isOfCluster, held.projects]).toEqual([false, ["vision"]]);
+    expect([held.in("vision").includes("jobs:create"), held.in("speech")]).toEqual([true, []]);
   });
 
   it("of the cluster hold in every project", () => {

@@ -101,12 +101,15 @@ it("issuer keys: a set without a list, or with too many keys, gives none", async
   expect(failures[0]).toMatch(/at most 100 keys/);
 });
 
-it("issuer keys: plain HTTP is refused but on loopback", async () => {
-  const keys = new IssuerKeys({
-    issuer: "http://idp.example",
-    now: () => nowMs,
-    onFailure: ({ message }) => failures.push(message),
-  });
-  await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
-  expect(failures).toEqual([expect.stringMatching(/not an https/)]);
-});
+it.each(["http://idp.example", "ftp://127.0.0.1"])(
+  "issuer keys: plain HTTP on loopback or HTTPS, not %s",
+  async (issuer) => {
+    const keys = new IssuerKeys({
+      issuer,
+      now: () => nowMs,
+      onFailure: ({ message }) => failures.push(message),
+    });
+    await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
+    expect(failures).toEqual([expect.stringMatching(/not an https/)]);
+  },
+);

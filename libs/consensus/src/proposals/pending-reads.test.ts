@@ -131,6 +131,7 @@ test("reads: 65,536 may wait, in whatever stage, and further ones after their en
   add("over");
   await settled();
   expect(ends).toEqual(["over overloaded "]);
+  await expect(reads.add(100)).rejects.toMatchObject({ retryAfterMs: 1_000 });
   reads.rejectAll("over");
   await settled();
   add("next");

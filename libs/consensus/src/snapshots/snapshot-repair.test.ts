@@ -88,6 +88,18 @@ describe("a leader whose newest snapshot cannot be read", () => {
     expect([leader.damages, asides(leader)]).toEqual([[], []]);
   });
 
+  it("replaces each damaged one, also one after the other", async () => {
+    const { group, leader, behind } = await laggingGroup();
+    for (const times of [1, 2]) {
+      flip(leader);
+      await catchesUp(group, leader, behind);
+      expect(leader.damages).toHaveLength(times);
+      group.crash(behind.member.id);
+      for (let i = 0; i < 20; i++) await group.settle(leader.running.propose(bytes(`d${i}`)));
+      await group.settle(leader.running.takeSnapshot());
+    }
+  });
+
   it("starts from the one before when the fresh one is damaged too", async () => {
     const { group, leader, behind } = await laggingGroup();
     flip(leader);

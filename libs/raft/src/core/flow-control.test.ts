@@ -87,9 +87,11 @@ describe("sizes", () => {
     expect(node.raw.propose(bytes("123456")).ok).toBe(true);
     const refused = { ok: false, error: "dropped", reason: "tooManyUncommitted" };
     expect(node.raw.propose(bytes("123456"))).toEqual(refused);
+    expect(node.raw.propose(bytes("1234")).ok).toBe(true);
+    expect(node.raw.propose(bytes("1"))).toEqual(refused);
     expect(node.raw.propose(new Uint8Array(0)).ok).toBe(true);
     node.work();
-    node.take(createMessage({ type: "MsgAppResp", to: 1, from: 2, term: 2, index: 4 }));
+    node.take(createMessage({ type: "MsgAppResp", to: 1, from: 2, term: 2, index: 5 }));
     expect(node.raw.propose(bytes("123456")).ok).toBe(true);
   });
 

@@ -107,6 +107,13 @@ describe("a read", () => {
     group.settle();
     expect(reads(group.node(1))).toEqual(["r@2"]);
   });
+
+  it("by lease forbids that the leader is forgotten", () => {
+    const group = new TestGroup([1, 2, 3], () => ({ readMode: "lease", checkQuorum: true }));
+    group.elect(1);
+    group.node(2).raw.forgetLeader();
+    expect(group.node(2).status.lead).toBe(1);
+  });
 });
 
 describe("the confirmation rounds", () => {

@@ -57,6 +57,15 @@ test("vote: a node that has a leader in the term rejects other candidates", () =
   expect(node.status.vote).toBe(0);
 });
 
+test("vote: a candidate learns the commit index of a refusal and stays one", () => {
+  const node = new TestNode(1, { terms: [1, 1], term: 1 });
+  node.raw.campaign();
+  node.work();
+  const refusal = { from: 2, term: node.status.term, reject: true, logTerm: 1, commit: 3 };
+  node.take(createMessage({ type: "MsgVoteResp", to: 1, ...refusal }));
+  expect([node.status.commit, node.status.role]).toEqual([3, "candidate"]);
+});
+
 test("vote: a follower that was suspended waits a whole election timeout again", () => {
   const node = new TestNode(1);
   node.tick(ELECTION_TICKS - 1);
@@ -175,6 +184,13 @@ test("unstable log: entries replaced during their write are written again", () =
   log.acceptInProgress();
   log.truncateAndAppend([entry(7, 2)]);
   expect(log.nextEntries()).toEqual([entry(7, 2)]);
+});
+
+test("unstable log: a slice beyond its end breaks an invariant", () => {
+  const log = new UnstableLog(5, undefined);
+  log.truncateAndAppend([entry(5, 1)]);
+  expect(log.slice(5, 6)).toHaveLength(1);
+  expect(() => log.slice(5, 7)).toThrow(/entries \[5,7\) are not in the unstable log \[5,6\)/);
 });
 
 test("unstable log: durable entries are dropped unless another entry replaced them", () => {

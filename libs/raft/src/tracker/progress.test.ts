@@ -3,6 +3,8 @@ import { resolveConfig } from "../core/config.ts";
 import { createMessage } from "../core/message.ts";
 import { MemoryStorage } from "../log/memory-storage.ts";
 import { bytes, TestNode } from "../testing/test-group.ts";
+import { Inflights } from "./inflights.ts";
+import { Progress } from "./progress.ts";
 
 // Mutations of the leader's bookkeeping that no scenario test detects.
 
@@ -42,6 +44,22 @@ describe("progress of a peer", () => {
     node.work();
     expect(node.take(rejection(2, 3))).toHaveLength(1);
     expect(node.status.progress.get(2)).toMatchObject({ state: "probe", match: 2 });
+  });
+
+  it("an append without entries does not pause a probe, one with entries does", () => {
+    const inflights = new Inflights(4, 100);
+    const progress = new Progress({
+      match: 1,
+      next: 2,
+      inflights,
+      isLearner: false,
+      recentActive: true,
+    });
+    const paused = [0, 1].map((count) => {
+      progress.sentEntries(count, count);
+      return progress.appendsPaused;
+    });
+    expect(paused).toEqual([false, true]);
   });
 
   it("a peer that catches up late gets the commit index at once", () => {

@@ -304,11 +304,12 @@ test("dispatch: one call probes a replica, the next follows its answer", async (
 
 test("dispatch: an open circuit stays until its deployment is dropped", async () => {
   const replica = new ScriptedReplica("a");
-  const { start, change, source } = dispatchOver([replica], { maxWaitMs: 100 });
+  const { dispatch, start, change, source } = dispatchOver([replica], { maxWaitMs: 100 });
   await takenOut(start, replica);
   await change();
   const waiting = start();
   await pass(100);
+  expect(dispatch.stats().overloaded).toBe(1);
   const message = expect.stringContaining("every replica of m failed several requests in a row");
   expect(waiting.error).toMatchObject({ code: "unavailable", message, retryAfterMs: 1_000 });
   source.replicas = [];

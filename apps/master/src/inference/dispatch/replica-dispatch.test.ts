@@ -1,12 +1,15 @@
 import { getEventListeners } from "node:events";
-import type { EngineRequest } from "@heddle/contracts/engine";
+import { priorityNumber } from "@heddle/contracts/call-priority";
+import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
+  DONE,
   dispatchOver,
   full,
   pass,
   read,
   ScriptedReplica,
+  STARTED,
   soon,
   useTimesByHand,
 } from "../../../test/scripted-replicas.ts";
@@ -25,6 +28,22 @@ test("dispatch: an answer has all its events and its node", async () => {
   expect(call.answer?.node).toBe("a");
   expect(await read(call)).toEqual(["started", "done"]);
   expect(dispatch.stats()).toEqual({ queued: 0, started: 1, retries: 0, overloaded: 0 });
+});
+
+test("dispatch: the load has the time to the first token of calls above batch", async () => {
+  const replica = Object.assign(new ScriptedReplica("a"), { maxSequences: 4 });
+  const delta = { type: "delta", id: 1 } as EngineEvent;
+  replica.answers = [[STARTED, delta, delta, DONE]];
+  const { start, dispatch } = dispatchOver([replica]);
+  const answered = async (priority: number, waitMs: number) => {
+    const call = start({ priority });
+    await soon();
+    await pass(waitMs);
+    await read(call);
+    return dispatch.loadOf("m");
+  };
+  expect(await answered(priorityNumber("batch"), 700)).toEqual({ queued: 0, ttftMs: undefined });
+  expect(await answered(priorityNumber("normal"), 300)).toEqual({ queued: 0, ttftMs: 300 });
 });
 
 const adapted = {

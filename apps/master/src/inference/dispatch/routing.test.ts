@@ -255,6 +255,15 @@ describe("prefix index", () => {
     expect(held).toEqual(["r3", "r8", "r7", "r6", "r5", "r4", "r2", "r1"]);
   });
 
+  test("a replica that lost the first chunk of a prompt has none of it", () => {
+    const index = new PrefixIndex(10);
+    const prompt = chunks("p".repeat(2 * 64));
+    index.remember(prompt, "lost");
+    for (let i = 0; i < 8; i += 1) index.remember(prompt.slice(0, 1), `r${i}`);
+    const matched = index.match(prompt);
+    expect([matched.get("lost"), matched.get("r7")]).toEqual([undefined, 1]);
+  });
+
   test("only complete chunks count: 64 characters, 16 tokens, at most 1,024 chunks", () => {
     const counts = [0, 63, 64, 127, 128, 64 * 1_024 + 64].map((n) => chunks("x".repeat(n)).length);
     expect(counts).toEqual([0, 0, 1, 1, 2, 1_024]);

@@ -160,8 +160,24 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     const sinceMs = performance.now();
     redis = startRedis();
     await eventually(isOpen, "the masters count in Redis again", 30_000);
+    // All masters have had time to send it their spend.
+    expect(performance.now() - sinceMs).toBeGreaterThan(1_500);
     const passed = (await admitted(60, of)).length;
     expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
+  });
+
+  it("calls at once: those that run while Redis loses its data count in the next one", async () => {
+    const of = subject("running", { concurrency: 50 });
+    const running = await admitted(30, of);
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    // A master's first call of a subject tells the new Redis of the others.
+    running.push(...(await admitted(MASTERS, of)));
+    running.push(...(await admitted(50, of)));
+    expect(running).toHaveLength(50);
+    for (const hold of running) hold.finish(NOTHING);
   });
 
   it("a budget: 100 calls at once on 50, Redis killed and restarted, never overspent", async () => {
