@@ -1,3 +1,4 @@
+import { createSecretKey } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import type { AppError } from "@heddle/base/errors";
@@ -146,7 +147,7 @@ export class SimulatedMaster {
     const node = { role: "master", name: this.name } as const;
     const credentials = { clusterToken: CLUSTER_TOKEN, node, cluster: CLUSTER_ID };
     const { server } = await bindServer({ host: this.name, port: MASTER_PORT, credentials });
-    const pepper = Buffer.from("pepper");
+    const pepper = createSecretKey(Buffer.from("pepper"));
     const open = { control, pepper, credentials, authorityHash: undefined };
     const module: DynamicModule = {
       module: SimulatedMasterModule,

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { createSecretKey } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -140,7 +141,7 @@ export class TestCluster {
     const credentials = { clusterToken, node: { role: "master", name } as const };
     const { server, address } = await bindServer({ host: "127.0.0.1", port, credentials });
     this.#server = server;
-    const pepper = Buffer.alloc(32);
+    const pepper = createSecretKey(Buffer.alloc(32));
     const open = { control: this.control, pepper, credentials, authorityHash: undefined };
     const imports = [
       configModule(config, createLogger({ service: "master-test", level: "silent" })),

@@ -1,3 +1,4 @@
+import { createSecretKey } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,7 +27,7 @@ import { DEPLOYMENT, ListedNodes, MODEL } from "./fixtures.ts";
 import { ScriptedDispatch } from "./scripted-dispatch.ts";
 import { type TestSettings, testConfig } from "./test-config.ts";
 
-export const TEST_PEPPER = Buffer.alloc(32, 7);
+export const TEST_PEPPER = createSecretKey(Buffer.alloc(32, 7));
 export const SECRETS = new TaskSecrets(TEST_PEPPER, { clusterToken: "unused" }, () => "");
 
 /** A control plane without a disk: it applies every proposal at once. */

@@ -1,5 +1,6 @@
 // holds: key-lifecycle
 
+import { createSecretKey } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createApiKey, hashApiKey, parseApiKey } from "./api-key.ts";
@@ -76,8 +77,8 @@ describe("API keys", () => {
 
   it("hash differently under another pepper", () => {
     const { text } = createApiKey("live");
-    const hash = hashApiKey(text, Buffer.alloc(32, 1));
+    const hash = hashApiKey(text, createSecretKey(Buffer.alloc(32, 1)));
     expect(hash).toMatch(/^[0-9a-f]{64}$/);
-    expect(hashApiKey(text, Buffer.alloc(32, 2))).not.toBe(hash);
+    expect(hashApiKey(text, createSecretKey(Buffer.alloc(32, 2)))).not.toBe(hash);
   });
 });

@@ -1,4 +1,4 @@
-import { createHmac, randomBytes } from "node:crypto";
+import { createHmac, type KeyObject, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 /**
@@ -41,7 +41,7 @@ export function parseApiKey(text: string): ParsedApiKey {
 }
 
 /** The stored hash of a key: HMAC-SHA-256 with the cluster's pepper, hexadecimal. */
-export function hashApiKey(text: string, pepper: Uint8Array): string {
+export function hashApiKey(text: string, pepper: KeyObject): string {
   return createHmac("sha256", pepper).update(text).digest("hex");
 }
 

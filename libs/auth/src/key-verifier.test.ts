@@ -1,10 +1,11 @@
 // holds: api-wrong-key-message, key-lifecycle
 
+import { createSecretKey } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { createApiKey, hashApiKey } from "./api-key.ts";
 import { KeyVerifier, type StoredKey } from "./key-verifier.ts";
 
-const pepper = Buffer.alloc(32, 3);
+const pepper = createSecretKey(Buffer.alloc(32, 3));
 
 function setUp(record: Partial<StoredKey> = {}) {
   const { id, text } = createApiKey("live");

@@ -1,4 +1,4 @@
-import { timingSafeEqual } from "node:crypto";
+import { type KeyObject, timingSafeEqual } from "node:crypto";
 import { hashApiKey, parseApiKey } from "./api-key.ts";
 
 /** The fields of a stored key for its verification; times in milliseconds since the epoch. */
@@ -19,7 +19,7 @@ export type Verification<K> =
 
 export interface KeyVerifierOptions<K> {
   readonly lookup: (id: string) => K | undefined;
-  readonly pepper: Uint8Array;
+  readonly pepper: KeyObject;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   /** Whether the service account of the key is disabled. */

@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createSecretKey,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+} from "node:crypto";
 import { AppError } from "./errors.ts";
 import { readFlagFile } from "./flag-file.ts";
 import { unwrapKey } from "./process/key-program.ts";
@@ -39,7 +46,7 @@ type Purpose =
 
 interface Sealing {
   readonly salt: Buffer;
-  readonly derived: Buffer;
+  readonly derived: KeyObject;
   counter: number;
 }
 
@@ -50,7 +57,7 @@ interface Sealing {
 export class SecretKeys {
   readonly #keys: ReadonlyMap<string, Buffer>;
   readonly #sealing = new Map<string, Sealing>();
-  readonly #derived = new Map<string, Buffer>();
+  readonly #derived = new Map<string, KeyObject>();
 
   constructor(keys: readonly Buffer[] = []) {
     this.#keys = new Map(keys.map((key) => [keyId(key), key]));
@@ -142,14 +149,14 @@ export class SecretKeys {
     return sealing;
   }
 
-  #derive(id: string, salt: Buffer): Buffer {
+  #derive(id: string, salt: Buffer): KeyObject {
     this.checkHolds(id, "what is read here");
     const name = `${id}${salt.toString("hex")}`;
     let derived = this.#derived.get(name);
     if (!derived) {
-      derived = Buffer.from(
-        hkdfSync("sha256", this.#keys.get(id) as Buffer, salt, "heddle seal", KEY_BYTES),
-      );
+      const key = this.#keys.get(id) as Buffer;
+      const bytes = hkdfSync("sha256", key, salt, "heddle seal", KEY_BYTES);
+      derived = createSecretKey(Buffer.from(bytes));
       const [oldest] = this.#derived.keys();
       if (this.#derived.size >= MAX_DERIVED && oldest !== undefined) this.#derived.delete(oldest);
       this.#derived.set(name, derived);

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import type { Logger } from "@heddle/observability/logger";
@@ -31,7 +32,7 @@ export class ConsoleModule {
     @Inject(ConsoleSessions) sessions: ConsoleSessions | null,
     @Inject(TOKENS) tokens: TokenVerifier | null,
     @Inject(AUTH_SETTINGS) settings: AuthSettings | null,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
     @Inject(LOGGER) log: Logger,
   ) {
     const instance = httpAdapter.getInstance<FastifyInstance>();

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { NO_SECRET_KEYS, SecretKeys } from "@heddle/base/secret-keys";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import type { DynamicModule } from "@nestjs/common";
@@ -15,7 +16,7 @@ export const AUTHORITY_HASH = Symbol("authority hash");
 /** The replicated state once this master takes part, and its identity towards nodes. */
 export interface OpenControlPlane {
   readonly control: ControlPlane;
-  readonly pepper: Uint8Array;
+  readonly pepper: KeyObject;
   readonly credentials: NodeCredentials;
   /** With which this master encrypts what it writes to its disk; none leaves it in clear. */
   readonly keys?: SecretKeys | undefined;

@@ -1,4 +1,12 @@
-import { createCipheriv, createDecipheriv, createHash, createHmac, randomBytes } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  createSecretKey,
+  type KeyObject,
+  randomBytes,
+} from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { differentRequest, type IdempotencyRecord } from "@heddle/control/idempotency";
@@ -29,9 +37,9 @@ const TAG_BYTES = 16;
  */
 export class IdempotentChanges {
   readonly #control: ControlPlane;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
 
-  constructor(@Inject(CONTROL_PLANE) control: ControlPlane, @Inject(PEPPER) pepper: Uint8Array) {
+  constructor(@Inject(CONTROL_PLANE) control: ControlPlane, @Inject(PEPPER) pepper: KeyObject) {
     this.#control = control;
     this.#pepper = pepper;
   }
@@ -71,11 +79,14 @@ export class IdempotentChanges {
   }
 
   /** The record's id in the cluster, and the encryption key of the response. */
-  #namesOf(request: CallerRequest, key: string): { id: string; secret: Buffer } {
+  #namesOf(request: CallerRequest, key: string): { id: string; secret: KeyObject } {
     const caller = request.caller?.id ?? "";
     const derive = (purpose: string) =>
       createHmac("sha256", this.#pepper).update(`${purpose}\n${caller}\n${key}`).digest();
-    return { id: `${caller}:${derive("name").toString("hex")}`, secret: derive("seal") };
+    return {
+      id: `${caller}:${derive("name").toString("hex")}`,
+      secret: createSecretKey(derive("seal")),
+    };
   }
 }
 
@@ -108,14 +119,14 @@ function fingerprintOf(request: CallerRequest): string {
   return hash.update(content && content.length > 0 ? canonicalJson(content) : "").digest("hex");
 }
 
-function seal(outcome: unknown, secret: Buffer): string {
+function seal(outcome: unknown, secret: KeyObject): string {
   const iv = randomBytes(IV_BYTES);
   const cipher = createCipheriv(CIPHER, secret, iv);
   const text = Buffer.concat([cipher.update(JSON.stringify(outcome), "utf8"), cipher.final()]);
   return Buffer.concat([iv, cipher.getAuthTag(), text]).toString("base64");
 }
 
-function open<Outcome>(sealed: string, secret: Buffer): Outcome {
+function open<Outcome>(sealed: string, secret: KeyObject): Outcome {
   const bytes = Buffer.from(sealed, "base64");
   const decipher = createDecipheriv(CIPHER, secret, bytes.subarray(0, IV_BYTES));
   decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));

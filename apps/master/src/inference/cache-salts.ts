@@ -1,4 +1,4 @@
-import { createHmac } from "node:crypto";
+import { createHmac, type KeyObject } from "node:crypto";
 import { settingValue } from "@heddle/contracts/api/settings";
 import { Inject } from "@nestjs/common";
 import { PEPPER } from "../control-plane/control-plane.module.ts";
@@ -10,11 +10,11 @@ import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane
  */
 export class CacheSalts {
   readonly #control: Pick<ControlPlane, "state">;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
 
   constructor(
     @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
   ) {
     this.#control = control;
     this.#pepper = pepper;

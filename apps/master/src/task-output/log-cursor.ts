@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 import type { LogName } from "./log-name.ts";
@@ -21,7 +21,7 @@ const shape = z.tuple([
 ]);
 
 /** The cursor as text: its positions and a signature against forgery. */
-export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
+export function writeCursor(cursor: LogCursor, pepper: KeyObject): string {
   const positions = cursor.positions.map(({ attempt, rank, stream, offset, incarnation }) => [
     attempt,
     rank,
@@ -36,7 +36,7 @@ export function writeCursor(cursor: LogCursor, pepper: Uint8Array): string {
 /**
  * Throws an AppError `invalid_value` on a text that no master of this cluster issued for the job.
  */
-export function readCursor(text: string, jobId: string, pepper: Uint8Array): LogCursor {
+export function readCursor(text: string, jobId: string, pepper: KeyObject): LogCursor {
   const [encoded = "", signed = ""] = text.split(".");
   const body = Buffer.from(encoded, "base64url").toString();
   const expected = signature(body, pepper);
@@ -62,6 +62,6 @@ export function readCursor(text: string, jobId: string, pepper: Uint8Array): Log
   };
 }
 
-function signature(body: string, pepper: Uint8Array): string {
+function signature(body: string, pepper: KeyObject): string {
   return createHmac("sha256", pepper).update(`log cursor ${body}`).digest("base64url").slice(0, 22);
 }

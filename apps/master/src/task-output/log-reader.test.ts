@@ -1,5 +1,6 @@
 // holds: logs-exact
 
+import { createSecretKey } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +15,7 @@ import { type LogQuery, LogReader } from "./log-reader.ts";
 import { LogRepair } from "./log-repair.ts";
 import { LogStore } from "./log-store.ts";
 
-const pepper = Buffer.alloc(32, 3);
+const pepper = createSecretKey(Buffer.alloc(32, 3));
 const name: LogName = { jobId: "job_A", attempt: 1, rank: 0, stream: "stdout" };
 const silent = { info: () => {}, warn: () => {}, error: () => {} };
 const state: JobsState = new ReplicatedControl().state;
@@ -275,7 +276,7 @@ test("cursor: one that this cluster did not issue for the job is refused", async
   ] as const) {
     expect(() => readCursor(text, job, pepper)).toThrow(refused);
   }
-  expect(() => readCursor(cursor, "job_A", Buffer.alloc(32, 4))).toThrow(refused);
+  expect(() => readCursor(cursor, "job_A", createSecretKey(Buffer.alloc(32, 4)))).toThrow(refused);
 });
 
 test("retention: the least recently written jobs' logs are removed first", async () => {

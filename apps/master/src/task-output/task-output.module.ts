@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { taskKey } from "@heddle/control/jobs/records/records";
 import type { Logger } from "@heddle/observability/logger";
@@ -68,7 +69,7 @@ export class TaskOutputModule implements OnApplicationShutdown {
 }
 
 function openSecrets(
-  pepper: Uint8Array,
+  pepper: KeyObject,
   credentials: NodeCredentials,
   { group }: ControlPlane,
   secrets: ProjectSecrets,

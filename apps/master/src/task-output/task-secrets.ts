@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import type { TaskRecord } from "@heddle/control/jobs/records/records";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -17,7 +17,7 @@ type AttemptName = Pick<TaskRecord, "jobId" | "attempt">;
 
 /** Secrets for tasks, derived from the masters' shared secret and this one's key. */
 export class TaskSecrets {
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #own: NodeCredentials;
   readonly #cluster: () => string;
   /** The variables of a job that are secrets of its project; throws where one does not decrypt. */
@@ -26,7 +26,7 @@ export class TaskSecrets {
 
   /** `cluster` returns the cluster's id; empty for a master without a group. */
   constructor(
-    pepper: Uint8Array,
+    pepper: KeyObject,
     own: NodeCredentials,
     cluster: () => string,
     variables: VariablesOf = () => ({}),

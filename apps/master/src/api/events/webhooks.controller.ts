@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { type KeyObject, randomUUID } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import {
   type WebhookView,
@@ -29,13 +29,13 @@ const OVERLAP_MS = 86_400_000;
 export class WebhooksController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #hosts: WebhookHosts;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
     @Inject(WebhookHosts) hosts: WebhookHosts,
   ) {
     this.#control = control;

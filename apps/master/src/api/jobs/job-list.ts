@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import { StepQueue } from "@heddle/base/async/step-queue";
 import { STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
@@ -23,14 +23,14 @@ type Filters = Omit<JobsQuery, "limit" | "cursor" | "consistency">;
 export class JobList {
   readonly #control: ControlPlane;
   readonly #progress: Pick<ProgressBook, "of">;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #lists = new StepQueue("lists of jobs");
 
   /** The pepper signs the cursors. */
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(ProgressBook) progress: Pick<ProgressBook, "of">,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
   ) {
     this.#control = control;
     this.#progress = progress;
@@ -48,7 +48,7 @@ export class JobList {
 function* listJobs(
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
   { limit, cursor, consistency: _, ...filters }: JobsQuery,
-  pepper: Uint8Array,
+  pepper: KeyObject,
   { progress, mayRead }: { progress: Pick<ProgressBook, "of">; mayRead: MayRead },
 ): Steps<Page<JobSummary>> {
   const before = cursor === undefined ? undefined : openCursor(cursor, filters, pepper);
@@ -98,13 +98,13 @@ function filterOf({ state, algorithm, label = [], since, project, queue, name }:
 }
 
 /** A cursor: the last job seen and the filters, signed so that clients cannot forge one. */
-function sealCursor(index: number, filters: Filters, pepper: Uint8Array): string {
+function sealCursor(index: number, filters: Filters, pepper: KeyObject): string {
   return Buffer.concat([macOf(index, filters, pepper), Buffer.from(String(index))]).toString(
     "base64url",
   );
 }
 
-function openCursor(cursor: string, filters: Filters, pepper: Uint8Array): number {
+function openCursor(cursor: string, filters: Filters, pepper: KeyObject): number {
   const bytes = Buffer.from(cursor, "base64url");
   const index = Number(bytes.subarray(MAC_BYTES).toString());
   const mac = bytes.subarray(0, MAC_BYTES);
@@ -113,7 +113,7 @@ function openCursor(cursor: string, filters: Filters, pepper: Uint8Array): numbe
   throw new AppError("invalid_value", message, { param: "cursor" });
 }
 
-function macOf(index: number, filters: Filters, pepper: Uint8Array): Buffer {
+function macOf(index: number, filters: Filters, pepper: KeyObject): Buffer {
   const text = JSON.stringify(["jobs", index, filters]);
   return createHmac("sha256", pepper).update(text).digest().subarray(0, MAC_BYTES);
 }

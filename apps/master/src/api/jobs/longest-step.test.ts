@@ -1,5 +1,6 @@
 // holds: bound-list-steps
 
+import { createSecretKey } from "node:crypto";
 import { Grants } from "@heddle/auth/access/grants";
 import { jobOperations } from "@heddle/contracts/api/job-operations";
 import { EventLog } from "@heddle/control/jobs/index/event-log";
@@ -49,7 +50,11 @@ function clusterOf(count: number): ControlPlane {
 
 function list(query: object) {
   const parsed = jobOperations.list.query.parse(query);
-  const jobs = new JobList(control, { of: () => undefined }, Buffer.from("pepper"));
+  const jobs = new JobList(
+    control,
+    { of: () => undefined },
+    createSecretKey(Buffer.from("pepper")),
+  );
   return looks.during(() => jobs.page(parsed, () => true));
 }
 

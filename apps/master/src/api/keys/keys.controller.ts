@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import {
@@ -35,13 +36,13 @@ import { pageOf } from "./page.ts";
 @Controller()
 export class KeysController {
   readonly #control: ControlPlane;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #lastUsed: LastUsed;
   readonly #changes: IdempotentChanges;
 
   constructor(
     @Inject(CONTROL_PLANE) control: ControlPlane,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
     @Inject(LastUsed) lastUsed: LastUsed,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
   ) {

@@ -1,4 +1,5 @@
 import { isUtf8 } from "node:buffer";
+import type { KeyObject } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { jobOperations, type LogEntry, type LogsQuery } from "@heddle/contracts/api/job-operations";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
@@ -22,13 +23,13 @@ import { logQuery } from "./log-query.ts";
 @Controller()
 export class JobLogsController {
   readonly #reader: LogReader;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #control: ControlPlane;
   readonly #secrets: ProjectSecrets;
 
   constructor(
     @Inject(LogReader) reader: LogReader,
-    @Inject(PEPPER) pepper: Uint8Array,
+    @Inject(PEPPER) pepper: KeyObject,
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(ProjectSecrets) secrets: ProjectSecrets,
   ) {

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import type { LogsQuery } from "@heddle/contracts/api/job-operations";
 import { readCursor } from "../../task-output/log-cursor.ts";
 import { STREAMS } from "../../task-output/log-name.ts";
@@ -15,7 +16,7 @@ export function logQuery(
   jobId: string,
   { attempt, rank, stream, tail, since, until, follow }: LogsQuery,
   cursor: string | undefined,
-  pepper: Uint8Array,
+  pepper: KeyObject,
 ): LogQuery {
   return {
     jobId,

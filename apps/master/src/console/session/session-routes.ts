@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import type { CodeSignIn, PendingSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { readLogoutToken } from "@heddle/auth/oidc/logout-token";
@@ -40,7 +41,7 @@ export class SessionRoutes {
     sessions: ConsoleSessions,
     tokens: TokenVerifier,
     oauth2: OAuth2,
-    pepper: Uint8Array,
+    pepper: KeyObject,
     log: Logger,
   ) {
     this.#sessions = sessions;

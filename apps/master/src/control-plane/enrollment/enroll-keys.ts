@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { grantsOfScopes } from "@heddle/auth/access/grants";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { AppError } from "@heddle/base/errors";
@@ -40,7 +41,7 @@ export async function createJoin(
  */
 export async function joinByKey(
   control: ControlPlane,
-  pepper: Uint8Array,
+  pepper: KeyObject,
   text: string,
   node: Joining,
 ): Promise<string> {

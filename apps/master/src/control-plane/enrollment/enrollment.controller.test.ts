@@ -1,5 +1,6 @@
 // holds: life-leader-knowledge, sec-join-token
 
+import { createSecretKey } from "node:crypto";
 import { createApiKey, hashApiKey } from "@heddle/auth/api-key";
 import { createAuthority, requestCertificate } from "@heddle/pki/certificate-authority";
 import { joinSecretId, newJoinSecret } from "@heddle/pki/join-token";
@@ -19,7 +20,7 @@ class Follower extends VolatileControl {
   } as unknown as ControlGroup;
 }
 
-const pepper = Buffer.alloc(32, 7);
+const pepper = createSecretKey(Buffer.alloc(32, 7));
 
 async function opened(control: Follower) {
   const enrollment = new EnrollmentController({

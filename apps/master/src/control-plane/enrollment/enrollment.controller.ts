@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import type { Certificates } from "@heddle/contracts/generated/heddle/v1/Certificates";
 import type { JoinRequest__Output } from "@heddle/contracts/generated/heddle/v1/JoinRequest";
@@ -26,7 +27,7 @@ export interface EnrollmentOptions {
   /** Throws `unavailable` while this master is still starting. */
   readonly control: () => ControlPlane;
   /** With which keys are hashed. Throws `unavailable` until the cluster has its keys. */
-  readonly pepper: () => Uint8Array;
+  readonly pepper: () => KeyObject;
 }
 
 /** The injection token of EnrollmentOptions. */

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import type { Logger } from "@heddle/observability/logger";
 import { ReadMetric } from "@heddle/observability/read-metric";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -27,7 +28,7 @@ import { WebhookHosts } from "./webhook-post.ts";
 const webhookDelivery = {
   provide: WebhookDelivery,
   inject: [CONTROL_PLANE, PEPPER, WebhookHosts, LOGGER],
-  useFactory: (control: ControlPlane, pepper: Uint8Array, hosts: WebhookHosts, log: Logger) =>
+  useFactory: (control: ControlPlane, pepper: KeyObject, hosts: WebhookHosts, log: Logger) =>
     control.events && new WebhookDelivery({ control, events: control.events, pepper, hosts, log }),
 };
 

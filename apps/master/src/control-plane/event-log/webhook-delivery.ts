@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
 import { MAX_WAITING_DELIVERIES } from "@heddle/control/audit/webhook-changes";
@@ -25,7 +26,7 @@ const MAX_MESSAGE = 200;
 interface DeliveryParts {
   readonly control: ControlPlane;
   readonly events: EventLogWriter;
-  readonly pepper: Uint8Array;
+  readonly pepper: KeyObject;
   readonly hosts: WebhookHosts;
   readonly log: Logger;
   /** For tests. */

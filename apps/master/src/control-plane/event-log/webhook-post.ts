@@ -1,4 +1,4 @@
-import { createHmac } from "node:crypto";
+import { createHmac, type KeyObject } from "node:crypto";
 import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { isIP } from "node:net";
@@ -81,7 +81,7 @@ export function postWebhook(url: URL, message: WebhookMessage, hosts: WebhookHos
 }
 
 /** The secret with that number; all masters and later starts get the same. */
-export function webhookSecret(pepper: Uint8Array, id: string, number: number): Buffer {
+export function webhookSecret(pepper: KeyObject, id: string, number: number): Buffer {
   return createHmac("sha256", pepper).update(`webhook\n${id}\n${number}`).digest();
 }
 

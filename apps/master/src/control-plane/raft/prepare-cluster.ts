@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { type RetryOptions, retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
@@ -27,7 +28,7 @@ export interface PrepareOptions {
 
 /** What every master needs before it can serve. */
 export interface PreparedCluster {
-  readonly pepper: Uint8Array;
+  readonly pepper: KeyObject;
   /** The text of an admin key that was made here and is in no file. */
   readonly shownKey: string | undefined;
 }

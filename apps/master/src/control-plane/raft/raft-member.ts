@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { RunningCredentials } from "@heddle/node-agent/node-credentials";
@@ -47,7 +48,7 @@ export class RaftMember implements OnApplicationShutdown {
   readonly #closing = new AbortController();
   #control: RaftControlPlane | undefined;
   /** Known once the cluster has its keys. */
-  #pepper: Uint8Array | undefined;
+  #pepper: KeyObject | undefined;
 
   private constructor(
     options: RaftMemberOptions,

@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { createSecretKey, type KeyObject, randomBytes } from "node:crypto";
 import { link, mkdir, open, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { createApiKey, hashApiKey, parseApiKey } from "@heddle/auth/api-key";
@@ -21,13 +21,13 @@ const WANTED = "a file, or the path of one that is to be made";
  * The secret that keys are hashed with. The cluster keeps it, so that a key works on every master;
  * the first master to come proposes one.
  */
-export async function clusterPepper(control: RaftControlPlane): Promise<Uint8Array> {
+export async function clusterPepper(control: RaftControlPlane): Promise<KeyObject> {
   if (control.secret("pepper") === undefined) {
     const pepper = randomBytes(32).toString("hex");
     await untilSettled(control, () => control.keepSecret("pepper", pepper));
   }
   const text = control.secret("pepper") ?? "";
-  if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, "hex");
+  if (/^[0-9a-f]{64}$/.test(text)) return createSecretKey(text, "hex");
   throw new AppError("server_error", "The cluster's pepper is not 64 hexadecimal digits.");
 }
 
@@ -46,7 +46,7 @@ export async function readOrCreateClusterToken(path: string): Promise<string> {
  */
 export async function bootstrapAdminKey(
   control: ControlPlane,
-  pepper: Uint8Array,
+  pepper: KeyObject,
   file: string | undefined,
 ): Promise<string | undefined> {
   if (control.state.keys.size > 0) return undefined;
@@ -80,7 +80,7 @@ export function firstEnrollKey(path: string, authority: string): EnrollKey {
 /** Registers the key unless the cluster has, or had, one of its id: a revoked key stays revoked. */
 export async function registerEnrollKey(
   control: ControlPlane,
-  pepper: Uint8Array,
+  pepper: KeyObject,
   { id, text }: EnrollKey,
 ): Promise<void> {
   if (control.state.keys.has(id)) return;

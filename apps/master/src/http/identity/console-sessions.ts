@@ -1,4 +1,4 @@
-import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, type KeyObject, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Later } from "@heddle/auth/limits/limit-store";
 import type { CodeAnswer, CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
 import type { EndedSessions } from "@heddle/auth/oidc/logout-token";
@@ -43,14 +43,14 @@ export class ConsoleSessions {
   readonly cookie: SealedCookie<BrowserSession>;
   readonly signIn: CodeSignIn;
   readonly #control: ControlPlane;
-  readonly #pepper: Uint8Array;
+  readonly #pepper: KeyObject;
   readonly #renewal: SessionRenewal;
 
   constructor(
     settings: ConsoleSettings,
     signIn: CodeSignIn,
     control: ControlPlane,
-    pepper: Uint8Array,
+    pepper: KeyObject,
   ) {
     this.settings = settings;
     this.signIn = signIn;

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
@@ -38,7 +39,7 @@ export function openTokenVerifier(
 export function openSessions(
   settings: AuthSettings | null,
   control: ControlPlane,
-  pepper: Uint8Array,
+  pepper: KeyObject,
 ): ConsoleSessions | null {
   const oauth2 = settings?.oauth2;
   const own = oauth2?.console;
@@ -75,7 +76,7 @@ export function consoleClientId({
 
 export function openAuthenticator(
   control: ControlPlane,
-  pepper: Uint8Array,
+  pepper: KeyObject,
   inProcess: InProcessCalls,
   tokens: TokenVerifier | null,
   sessions: ConsoleSessions | null,

@@ -1,4 +1,11 @@
-import { createCipheriv, createDecipheriv, createHmac, randomBytes } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  type KeyObject,
+  randomBytes,
+} from "node:crypto";
 
 /** Browsers keep at least 4,096 bytes of a cookie with its name and attributes. */
 const MAX_VALUE_CHARS = 3_600;
@@ -10,18 +17,18 @@ const CIPHER = "aes-256-gcm";
 /** A cookie that only masters of this cluster can make and read; scripts of pages never see it. */
 export class SealedCookie<Content> {
   readonly name: string;
-  readonly #key: Buffer;
+  readonly #key: KeyObject;
   readonly #attributes: string;
 
   /** `isSecure`: the console is reached by HTTPS alone. */
   constructor(
-    pepper: Uint8Array,
+    pepper: KeyObject,
     name: string,
     { isSecure, sameSite }: { readonly isSecure: boolean; readonly sameSite: "Lax" | "Strict" },
   ) {
     // With that prefix no other host and no page without HTTPS can set it.
     this.name = isSecure ? `__Host-${name}` : name;
-    this.#key = createHmac("sha256", pepper).update(`cookie ${name}`).digest();
+    this.#key = createSecretKey(createHmac("sha256", pepper).update(`cookie ${name}`).digest());
     const secure = isSecure ? "; Secure" : "";
     this.#attributes = `Path=/; HttpOnly; SameSite=${sameSite}${secure}`;
   }

@@ -1,5 +1,6 @@
 // holds: scale-dispatch
 
+import { createSecretKey } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { systemClock } from "@heddle/base/clock";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -34,7 +35,7 @@ test("dispatch: a change of a node is looked at at once, others only now and the
     control,
     directory,
     credentials,
-    new TaskSecrets(Buffer.alloc(32), credentials, () => ""),
+    new TaskSecrets(createSecretKey(Buffer.alloc(32)), credentials, () => ""),
     new ProgressBook(),
   );
   try {
