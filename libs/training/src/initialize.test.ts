@@ -37,6 +37,7 @@ test.each([
           product += element(one, i) * element(other, i);
         expect(product).toBeCloseTo(one === other ? gain ** 2 : 0, 5);
       }
+      for (let i = 0; i < Math.max(rows, columns); i++) expect(element(one, i)).not.toBe(0);
     }
   },
 );

@@ -13,6 +13,11 @@ describe("bsp", () => {
     expect(clock.mayPull(1)).toBe(true);
   });
 
+  it("lets nobody ahead, where asp lets everybody", () => {
+    const [bsp, asp] = (["bsp", "asp"] as const).map((kind) => new UpdateClock({ kind }, 2));
+    expect([bsp?.mayPull(9), asp?.mayPull(9)]).toEqual([false, true]);
+  });
+
   it("distinguishes repeated, late and out-of-order parts", () => {
     const clock = new UpdateClock({ kind: "bsp" }, 2);
     clock.accept(0, 1);

@@ -31,6 +31,11 @@ test.each<[string, (parts: ReturnType<typeof graph>) => unknown, RegExp]>([
   ["a stretch to a smaller shape", ({ g, a }) => g.broadcast(a, [3]), /does not stretch/],
   ["arithmetic on indices", ({ g, i }) => g.add(i, i), /indices \(i32\)/],
   ["rows named by numbers", ({ g, a, b }) => g.gatherRows(a, b), /i32 indices/],
+  [
+    "rows of more than a table",
+    ({ g, i }) => g.gatherRows(g.input("cube", [2, 2, 2]), i),
+    /expected a table \[v, d\] and i32 indices, got \[2,2,2\]/,
+  ],
   ["a name that is taken", ({ g }) => g.input("a", []), /input a already/],
   ["a size of zero", ({ g }) => g.input("c", [0]), /positive integers/],
   [

@@ -157,15 +157,15 @@ test.each([cartPole, acrobot, mountainCar, pendulum])(
       continuous ? Float32Array.of(Math.sin(step), 1) : Int32Array.of(step % 2, 1);
     const [first, second] = [begin(1), begin(2)];
     for (let step = 0; step < 7; step++) first.step(act(step));
-    const discounted = new Float64Array();
-    const kept = { worlds: second, returns: [4], discounted };
+    const discounted = Float64Array.of(0.3, 1 / 7);
+    const kept = { worlds: second, returns: [4], discounted: new Float64Array(2) };
     const optimizer = { step: Float32Array.of(3) };
     const state = {
       ...optimizer,
       ...keepExperience({ worlds: first, returns: [0.1, 1 / 3], discounted }),
     };
     expect(resumeExperience(kept, state)).toEqual(optimizer);
-    expect(kept.returns).toEqual([0.1, 1 / 3]);
+    expect([kept.returns, kept.discounted]).toEqual([[0.1, 1 / 3], discounted]);
     expect(second.observations).toEqual(first.observations);
     for (let step = 0; step < 5; step++) {
       const [one, other] = [first.step(act(step)), second.step(act(step))];

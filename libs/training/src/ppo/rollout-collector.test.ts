@@ -42,11 +42,12 @@ async function collect(options: {
   readonly second?: Environment;
   readonly bootstrapTruncated: boolean;
   readonly normalized?: boolean;
+  readonly scaled?: boolean;
 }) {
   const random = seededRandom(3);
   const config = {
     normalize_observations: options.normalized ?? false,
-    normalize_rewards: false,
+    normalize_rewards: options.scaled ?? false,
     gamma: GAMMA,
   };
   const specs = [...actorCriticParameters(policy), ...normalizationParameters(config, 1)];
@@ -92,6 +93,16 @@ test("truncation: the value is the critic's estimate of the last observation", a
       expect(given).toBeCloseTo(1 + GAMMA * (values[step % 3] ?? Number.NaN), 5);
     }
   }
+});
+
+test("rewards: a return is made of the rewards in their new scale", async () => {
+  const [plain, scaled] = await Promise.all(
+    [false, true].map((isScaled) => collect({ bootstrapTruncated: false, scaled: isScaled })),
+  );
+  // The last step of an episode has its reward alone.
+  expect(plain?.returns(0)[2]).toBe(1);
+  expect(scaled?.returns(0)[2]).toBeGreaterThan(0);
+  expect(scaled?.returns(0)[2]).not.toBe(1);
 });
 
 test("truncation: each environment has the value of its own last observation", async () => {

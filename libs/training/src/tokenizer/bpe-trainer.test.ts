@@ -69,6 +69,11 @@ test("trainer: a pair that occurs once, or across words, is not merged", () => {
   expect(trainBpe(new Uint8Array(), 10)).toEqual([]);
 });
 
+test("trainer: a word of more than 256 bytes counts for nothing", () => {
+  const learned = (length: number) => trainBpe(bytes("a".repeat(length)), 300).length;
+  expect([learned(256) > 0, learned(257)]).toEqual([true, 0]);
+});
+
 test("trainer: with more words than its table holds it learns the frequent ones", () => {
   // 280,000 words that occur once, and among them one that occurs often.
   const words = Array.from({ length: 280_000 }, (_, i) =>

@@ -173,7 +173,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     await eventually(isClosed, "the masters count alone", 10_000);
     redis = startRedis();
     await eventually(isOpen, "the masters count in Redis again", 30_000);
-    // A master's first call of a subject tells the new Redis of the others.
+    // The first call of each master reports to the new Redis what it runs.
     running.push(...(await admitted(MASTERS, of)));
     running.push(...(await admitted(50, of)));
     expect(running).toHaveLength(50);
