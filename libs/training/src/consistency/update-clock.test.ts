@@ -13,7 +13,7 @@ describe("bsp", () => {
     expect(clock.mayPull(1)).toBe(true);
   });
 
-  it("lets nobody ahead, where asp lets everybody", () => {
+  it("lets no rank ahead, where asp lets all", () => {
     const [bsp, asp] = (["bsp", "asp"] as const).map((kind) => new UpdateClock({ kind }, 2));
     expect([bsp?.mayPull(9), asp?.mayPull(9)]).toEqual([false, true]);
   });
