@@ -1,5 +1,5 @@
 import { TreeFrontier } from "@heddle/event-store/merkle/frontier";
-import { HASH_BYTES } from "@heddle/event-store/merkle/hash";
+import { HASH_BYTES } from "@heddle/event-store/merkle/sibling-sides";
 import { levelWidth, type ReadTile, TILE_WIDTH, tileBytes } from "@heddle/event-store/merkle/tile";
 
 /** A tree whose tiles are in memory. */

@@ -40,7 +40,7 @@ const FAULTS = [
   ["another place", { proof: logged(2).proof }, /about event 2/],
   ["a cut proof", { proof: logged(1).proof.replace(/index 1\n.*\n/, "index 1\n") }, /length/],
   ["another log", { proof: logged(1, otherLog).proof }, /of the log other/],
-  ["no proof", { proof: "x" }, /no proof/],
+  ["no proof", { proof: "x" }, /proof is malformed/],
 ] as const;
 
 test.each(FAULTS)("proof: %s is refused", async (_, changed, message) => {

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import { completeRoot, HASH_BYTES } from "../merkle/hash.ts";
+import { completeRoot } from "../merkle/hash.ts";
+import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { TILE_WIDTH } from "../merkle/tile.ts";
 import { levelPath } from "./hash-levels.ts";
 import { type LogPlace, startSegment } from "./log-recovery.ts";

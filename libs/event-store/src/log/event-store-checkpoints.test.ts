@@ -8,7 +8,7 @@ import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
 import { parseCheckpoint, verifyCheckpoint } from "../notes/checkpoint.ts";
 import { noteSigner, parseVerifierKey } from "../notes/note-key.ts";
 import { formatNote } from "../notes/signed-note.ts";
-import { verifyTlogProof } from "../notes/tlog-proof.ts";
+import { verifyTlogProof } from "../notes/verify-tlog-proof.ts";
 import {
   entries,
   entryAt,

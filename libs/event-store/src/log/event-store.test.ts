@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterAll, describe, expect, it } from "vitest";
-import { verifyTlogProof } from "../notes/tlog-proof.ts";
+import { verifyTlogProof } from "../notes/verify-tlog-proof.ts";
 import { EventStore } from "./event-store.ts";
 import {
   entries,

@@ -7,7 +7,8 @@ import { TileTree } from "../merkle/proofs.ts";
 import { type ReadTile, TILE_WIDTH } from "../merkle/tile.ts";
 import { isConsistent, isIncluded } from "../merkle/verify-proof.ts";
 import { checkOrigin, checkpointText, parseCheckpoint } from "../notes/checkpoint.ts";
-import type { NoteKey, NoteSigner, NoteVerifier } from "../notes/note-key.ts";
+import type { NoteKey } from "../notes/key-text.ts";
+import type { NoteSigner, NoteVerifier } from "../notes/note-key.ts";
 import {
   isSameKey,
   parseSignatures,

@@ -1,5 +1,6 @@
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import { completeRoot, HASH_BYTES, writeLeafHash } from "../merkle/hash.ts";
+import { completeRoot, writeLeafHash } from "../merkle/hash.ts";
+import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { levelWidth, TILE_WIDTH, type Tile, tileBytes } from "../merkle/tile.ts";
 
 /**

@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
+import { HASH_BYTES } from "./sibling-sides.ts";
 
 // Hashes of RFC 6962, section 2.1, with SHA-256.
 
-export const HASH_BYTES = 32;
 /** One character a byte. */
 const TEXT = "binary";
 

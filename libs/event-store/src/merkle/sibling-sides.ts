@@ -1,5 +1,9 @@
 // The form of inclusion proofs, without hashes: browsers have other ones. Sizes reach 2^53, so no bit operators.
 
+export const HASH_BYTES = 32;
+/** Longer proofs belong to no tree that a number can count. */
+export const MAX_PROOF_HASHES = 64;
+
 /** For each hash of a leaf's inclusion proof, from the leaf up, on which side of the path it is. */
 export function siblingSides(index: number, size: number): readonly ("left" | "right")[] {
   const sides: ("left" | "right")[] = [];

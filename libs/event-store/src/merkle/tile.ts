@@ -1,4 +1,4 @@
-import { HASH_BYTES } from "./hash.ts";
+import { HASH_BYTES } from "./sibling-sides.ts";
 
 // Tiles of C2SP tlog-tiles: runs of up to 256 hashes of one level, and bundles of as many entries.
 

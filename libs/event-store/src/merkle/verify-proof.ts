@@ -1,5 +1,11 @@
-import { EMPTY_ROOT, HASH_BYTES, nodeHash, sameHash } from "./hash.ts";
-import { aboveLeftEdge, half, siblingSides } from "./sibling-sides.ts";
+import { EMPTY_ROOT, nodeHash, sameHash } from "./hash.ts";
+import {
+  aboveLeftEdge,
+  HASH_BYTES,
+  half,
+  MAX_PROOF_HASHES,
+  siblingSides,
+} from "./sibling-sides.ts";
 
 // Verification by RFC 9162, sections 2.1.3.2 and 2.1.4.2.
 
@@ -8,9 +14,6 @@ export interface TreeHead {
   readonly size: number;
   readonly root: Uint8Array;
 }
-
-/** Longer proofs belong to no tree that a number can count. */
-export const MAX_PROOF_HASHES = 64;
 
 /** Whether the proof shows that the leaf with that hash is in the tree at that index. */
 export function isIncluded(

@@ -1,8 +1,9 @@
 import { AppError } from "@heddle/base/errors";
-import { HASH_BYTES } from "../merkle/hash.ts";
+import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import type { TreeHead } from "../merkle/verify-proof.ts";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
-import { isNoteText, type NoteVerifier } from "./note-key.ts";
+import { isNoteText } from "./key-text.ts";
+import type { NoteVerifier } from "./note-key.ts";
 import { type SignedNote, verifyNote } from "./signed-note.ts";
 
 /** The text of C2SP tlog-checkpoint: a tree of the log that its origin names. */

@@ -1,22 +1,11 @@
 import { createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
-import { decodeBase64, encodeBase64 } from "./base64.ts";
+import { encodeBase64 } from "./base64.ts";
+import { COSIGNATURE, ED25519, idText, isKeyName, type NoteKey, parseKeyText } from "./key-text.ts";
 
-/** The types of signatures of C2SP signed-note that this library makes or verifies. */
-const ED25519 = 1;
-const COSIGNATURE = 4;
 const KEY_BYTES = 32;
 const SIGNATURE_BYTES = 64;
 const TIME_BYTES = 8;
-
-const NEWLINE = 10;
-const SPACE = 32;
-
-/** The first four bytes of a hash of name, type and key; with the name it identifies a key. */
-export interface NoteKey {
-  readonly name: string;
-  readonly id: number;
-}
 
 export interface NoteSigner extends NoteKey {
   /** The text for verifiers: name, id and public key. */
@@ -49,40 +38,19 @@ export function noteSigner(name: string, privateKey: KeyObject): NoteSigner {
 
 /** Reads `NAME+ID+BASE64`, a key of a log or of a witness. Throws `invalid_value`. */
 export function parseVerifierKey(text: string): NoteVerifier {
-  const match = /^([^+]*)\+([0-9a-f]{8})\+(.+)$/.exec(text);
-  const [, name = "", hex, key = ""] = match ?? [];
-  const material = match ? decodeBase64(key) : undefined;
-  if (!material) throw invalid(`"${text.slice(0, 100)}" is no key: it has the form NAME+ID+BASE64`);
+  const { name, id: given, type, material } = parseKeyText(text);
   checkName(name);
-  const [type] = material;
   if (material.byteLength !== 1 + KEY_BYTES || (type !== ED25519 && type !== COSIGNATURE)) {
     throw invalid(`the key ${name} is no Ed25519 key of a log (type 1) or of a witness (type 4)`);
   }
   const id = keyId(name, material);
-  if (idText(id) !== hex) throw invalid(`the id of the key ${name} is ${idText(id)}, not ${hex}`);
+  if (id !== given) {
+    throw invalid(`the id of the key ${name} is ${idText(id)}, not ${idText(given)}`);
+  }
   const publicKey = ed25519Key(material.subarray(1));
   const isWitness = type === COSIGNATURE;
   const isValid = isWitness ? isCosignature : isSignature;
   return { name, id, isWitness, verify: (...signed) => isValid(publicKey, ...signed) };
-}
-
-/** Key names are in signature lines, whose parts are separated by spaces. */
-export function isKeyName(name: string): boolean {
-  return name !== "" && isNoteText(name) && !/[\p{White_Space}+]/u.test(name);
-}
-
-/** Well-formed Unicode without control characters other than newlines. */
-export function isNoteText(text: string): boolean {
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code < SPACE && code !== NEWLINE) return false;
-  }
-  return text.isWellFormed();
-}
-
-/** As eight hexadecimal digits. */
-export function idText(id: number): string {
-  return id.toString(16).padStart(8, "0");
 }
 
 function isSignature(key: KeyObject, text: string, signature: Uint8Array): boolean {

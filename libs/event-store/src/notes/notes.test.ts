@@ -17,7 +17,8 @@ import {
   verifyNote,
   withSignatures,
 } from "./signed-note.ts";
-import { formatTlogProof, parseTlogProof, verifyTlogProof } from "./tlog-proof.ts";
+import { formatTlogProof, parseTlogProof } from "./tlog-proof.ts";
+import { verifyTlogProof } from "./verify-tlog-proof.ts";
 
 const newKey = () => generateKeyPairSync("ed25519").privateKey;
 const signer = noteSigner("log.example/events", newKey());
@@ -139,7 +140,7 @@ describe("signed notes", () => {
 
 describe("checkpoints", () => {
   const origin = "log.example/events";
-  const root = leafHash(Buffer.from("x"));
+  const root = Uint8Array.from(leafHash(Buffer.from("x")));
   const checkpoint = { origin, size: 1, root, extensions: [] };
   const trust = { origin, keys: [verifier] };
 

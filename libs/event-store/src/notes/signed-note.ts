@@ -1,13 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
-import {
-  idText,
-  isKeyName,
-  isNoteText,
-  type NoteKey,
-  type NoteSigner,
-  type NoteVerifier,
-} from "./note-key.ts";
+import { idText, isKeyName, isNoteText, type NoteKey } from "./key-text.ts";
+import type { NoteSigner, NoteVerifier } from "./note-key.ts";
 
 // Notes of C2SP signed-note: a text, an empty line, and signature lines.
 
@@ -93,7 +87,7 @@ function parseSignature(line: string): NoteSignature {
   if (!isKeyName(name) || !bytes || bytes.byteLength <= ID_BYTES) {
     throw malformed(`"${line.slice(0, 100)}" is no signature`);
   }
-  return { name, id: bytes.readUInt32BE(), signature: bytes.subarray(ID_BYTES) };
+  return { name, id: new DataView(bytes.buffer).getUint32(0), signature: bytes.subarray(ID_BYTES) };
 }
 
 function signatureLine({ name, id, signature }: NoteSignature): string {

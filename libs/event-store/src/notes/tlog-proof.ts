@@ -1,8 +1,7 @@
 import { AppError } from "@heddle/base/errors";
-import { HASH_BYTES, leafHash } from "../merkle/hash.ts";
-import { isIncluded, MAX_PROOF_HASHES } from "../merkle/verify-proof.ts";
+import { HASH_BYTES, MAX_PROOF_HASHES } from "../merkle/sibling-sides.ts";
 import { decodeBase64, encodeBase64 } from "./base64.ts";
-import { type Checkpoint, type LogTrust, parseCount, verifyCheckpoint } from "./checkpoint.ts";
+import { parseCount } from "./checkpoint.ts";
 import { formatNote, parseNote, type SignedNote } from "./signed-note.ts";
 
 /** The text of C2SP tlog-proof: that an entry is in a log, for readers without the log. */
@@ -41,24 +40,13 @@ export function parseTlogProof(text: string): TlogProof {
   };
 }
 
-/**
- * The checkpoint that covers the entry. Throws `permission_denied` where no trusted key signed it,
- * and `unprocessable` where the entry is not at that place in the log.
- */
-export function verifyTlogProof(proof: TlogProof, entry: Uint8Array, trust: LogTrust): Checkpoint {
-  const checkpoint = verifyCheckpoint(proof.checkpoint, trust);
-  if (isIncluded(leafHash(entry), proof.index, checkpoint, proof.hashes)) return checkpoint;
-  const message = `the proof does not show the entry at ${proof.index} of ${checkpoint.origin}`;
-  throw new AppError("unprocessable", `${message}: the entry, its place or the proof was changed`);
-}
-
-function parseExtra(line: string): Buffer {
+function parseExtra(line: string): Uint8Array {
   const extra = decodeBase64(line.slice("extra ".length));
   if (!extra) throw malformed("its extra data is no base64");
   return extra;
 }
 
-function parseHash(line: string): Buffer {
+function parseHash(line: string): Uint8Array {
   const hash = decodeBase64(line);
   if (hash?.byteLength === HASH_BYTES) return hash;
   throw malformed(`"${line.slice(0, 60)}" is no hash of 32 bytes`);

@@ -5,7 +5,7 @@ import {
   type ExportedEntry,
   type ExportHead,
 } from "../export/export-lines.ts";
-import { HASH_BYTES } from "../merkle/hash.ts";
+import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { decodeBase64 } from "../notes/base64.ts";
 
 /** A line of an export in its checked form. */
@@ -102,7 +102,7 @@ function text(value: unknown, number: number): string {
   throw malformed(number, "it lacks a text");
 }
 
-function hashes(value: unknown, number: number): Buffer[] {
+function hashes(value: unknown, number: number): Uint8Array[] {
   const list = Array.isArray(value) && value.length <= MAX_HASHES ? value : [undefined];
   return list.map((each: unknown) => {
     const hash = typeof each === "string" ? decodeBase64(each) : undefined;

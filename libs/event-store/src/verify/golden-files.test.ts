@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { EventStore } from "../log/event-store.ts";
 import { parseVerifierKey } from "../notes/note-key.ts";
 import { parseNote } from "../notes/signed-note.ts";
-import { verifyTlogProof } from "../notes/tlog-proof.ts";
+import { verifyTlogProof } from "../notes/verify-tlog-proof.ts";
 import { exportLinesOf } from "./export-reader.ts";
 import { verifyDirectory } from "./verify-directory.ts";
 import { verifyExport } from "./verify-export.ts";

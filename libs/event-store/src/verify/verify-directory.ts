@@ -12,7 +12,8 @@ import {
   segmentsAmong,
 } from "../log/segment.ts";
 import { TreeFrontier } from "../merkle/frontier.ts";
-import { HASH_BYTES, leafHash, sameHash } from "../merkle/hash.ts";
+import { leafHash, sameHash } from "../merkle/hash.ts";
+import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { levelWidth, TILE_WIDTH } from "../merkle/tile.ts";
 import type { TreeHead } from "../merkle/verify-proof.ts";
 import type { LogTrust } from "../notes/checkpoint.ts";

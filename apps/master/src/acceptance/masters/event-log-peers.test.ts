@@ -8,7 +8,8 @@ import { buildGoPeer, runGoPeer } from "@heddle/event-store/export/testing/go-pe
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
 import { parseVerifierKey } from "@heddle/event-store/notes/note-key";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
-import { parseTlogProof, verifyTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { parseTlogProof } from "@heddle/event-store/notes/tlog-proof";
+import { verifyTlogProof } from "@heddle/event-store/notes/verify-tlog-proof";
 import { exportLinesOf } from "@heddle/event-store/verify/export-reader";
 import { verifyExport } from "@heddle/event-store/verify/verify-export";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

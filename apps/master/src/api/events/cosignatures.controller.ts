@@ -3,7 +3,8 @@ import { type CosignedCheckpoint, eventLogOperations } from "@heddle/contracts/a
 import { checkpointSize } from "@heddle/control/audit/audit-changes";
 import type { EventStore } from "@heddle/event-store/log/event-store";
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
-import type { NoteKey, NoteVerifier } from "@heddle/event-store/notes/note-key";
+import type { NoteKey } from "@heddle/event-store/notes/key-text";
+import type { NoteVerifier } from "@heddle/event-store/notes/note-key";
 import {
   formatNote,
   isSameKey,
