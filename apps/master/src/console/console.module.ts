@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
+import type { IdentityAdapter } from "@heddle/auth/identity/identity-adapter";
 import type { Logger } from "@heddle/observability/logger";
 import { Inject, Module, NotFoundException } from "@nestjs/common";
 import { HttpAdapterHost } from "@nestjs/core";
@@ -30,7 +30,7 @@ export class ConsoleModule {
   constructor(
     @Inject(HttpAdapterHost) { httpAdapter }: HttpAdapterHost<FastifyAdapter>,
     @Inject(ConsoleSessions) sessions: ConsoleSessions | null,
-    @Inject(TOKENS) tokens: TokenVerifier | null,
+    @Inject(TOKENS) tokens: IdentityAdapter | null,
     @Inject(AUTH_SETTINGS) settings: AuthSettings | null,
     @Inject(PEPPER) pepper: KeyObject,
     @Inject(LOGGER) log: Logger,

@@ -1,17 +1,7 @@
 import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import { ROLE_NAME, SUBJECT_NAME } from "@heddle/contracts/roles";
-
-/** A user or service, as a verified token names it. */
-export interface TokenUser {
-  /** In the cluster, as `usr_...`: the same for each token of the subject. */
-  readonly id: string;
-  /** The name to which roles are bound. */
-  readonly subject: string;
-  readonly groups: readonly string[];
-  /** Names of roles that the token itself claims, in the whole cluster. */
-  readonly roles: readonly string[];
-}
+import type { TokenUser } from "../identity/identity-adapter.ts";
 
 /** Which claims name the user, its groups and its roles; a dot leads into an object. */
 export interface ClaimNames {

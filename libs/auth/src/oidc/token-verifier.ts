@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { AppError } from "@heddle/base/errors";
 import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
-import { type ClaimNames, refusedToken, type TokenUser, userOfClaims } from "./token-user.ts";
+import type { IdentityAdapter, TokenUser } from "../identity/identity-adapter.ts";
+import { type ClaimNames, refusedToken, userOfClaims } from "./token-user.ts";
 
 export interface TokenRules {
   readonly issuer: string;
@@ -28,7 +29,7 @@ interface Verified {
 }
 
 /** Verifies access tokens in the form of a JWT, signed by a key of the issuer. */
-export class TokenVerifier {
+export class TokenVerifier implements IdentityAdapter {
   readonly #rules: TokenRules;
   readonly #findKey: JWTVerifyGetKey;
   readonly #now: () => number;
@@ -49,8 +50,7 @@ export class TokenVerifier {
     this.#isActive = isActive;
   }
 
-  /** Whether a text has the form of such a token; keys have not. */
-  static isToken(text: string): boolean {
+  recognizes(text: string): boolean {
     return text.startsWith("eyJ") && text.split(".", 4).length === 3;
   }
 

@@ -1,8 +1,8 @@
 import type { KeyObject } from "node:crypto";
+import type { IdentityAdapter } from "@heddle/auth/identity/identity-adapter";
 import type { CodeSignIn, PendingSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { readLogoutToken } from "@heddle/auth/oidc/logout-token";
-import type { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -29,7 +29,7 @@ const OPEN = { operation: { permission: "public" } };
 /** The sign-in of browsers by code and PKCE; each route is of the console and none of the API. */
 export class SessionRoutes {
   readonly #sessions: ConsoleSessions;
-  readonly #tokens: TokenVerifier;
+  readonly #tokens: IdentityAdapter;
   readonly #oauth2: OAuth2;
   readonly #log: Logger;
   readonly #signIn: CodeSignIn;
@@ -39,7 +39,7 @@ export class SessionRoutes {
 
   constructor(
     sessions: ConsoleSessions,
-    tokens: TokenVerifier,
+    tokens: IdentityAdapter,
     oauth2: OAuth2,
     pepper: KeyObject,
     log: Logger,

@@ -1,6 +1,6 @@
+import type { IdentityAdapter } from "@heddle/auth/identity/identity-adapter";
 import type { KeyVerifier } from "@heddle/auth/key-verifier";
 import type { Later } from "@heddle/auth/limits/limit-store";
-import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import type { FreshRun } from "@heddle/base/async/fresh-run";
 import { AppError } from "@heddle/base/errors";
 import type { ApiKeyRecord } from "@heddle/control/state";
@@ -12,7 +12,7 @@ import { type ConsoleSessions, CSRF_HEADER } from "./console-sessions.ts";
 
 /** How users prove who they are. */
 interface UserProofs {
-  readonly tokens: TokenVerifier | undefined;
+  readonly tokens: IdentityAdapter | undefined;
   readonly sessions: ConsoleSessions | undefined;
 }
 
@@ -61,7 +61,7 @@ export class Authenticator {
 
   #ofToken(token: string, project: string | undefined): Later<Caller> {
     const { tokens } = this.#users;
-    if (tokens && TokenVerifier.isToken(token)) {
+    if (tokens?.recognizes(token)) {
       return tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
     }
     const verified = this.#verifier.verify(token);

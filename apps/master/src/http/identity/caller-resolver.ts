@@ -1,5 +1,5 @@
 import { Grants, grantsOfScopes } from "@heddle/auth/access/grants";
-import type { TokenUser } from "@heddle/auth/oidc/token-user";
+import type { TokenUser } from "@heddle/auth/identity/identity-adapter";
 import { AppError } from "@heddle/base/errors";
 import { PROJECT_NAME, SHIPPED_ADMIN_ROLES, SHIPPED_ROLES } from "@heddle/contracts/roles";
 import { bindingKey } from "@heddle/control/access/records";

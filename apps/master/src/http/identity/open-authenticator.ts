@@ -1,6 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
+import type { IdentityAdapter } from "@heddle/auth/identity/identity-adapter";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
 import { isActiveToken } from "@heddle/auth/oidc/introspection";
@@ -22,7 +23,7 @@ import { ConsoleSessions } from "./console-sessions.ts";
 export const AUTH_SETTINGS = Symbol("AuthSettings");
 
 /** The injection token of the verifier of access tokens; null without an identity provider. */
-export const TOKENS = Symbol("TokenVerifier");
+export const TOKENS = Symbol("IdentityAdapter");
 
 /** How long a call with a key that this master does not know waits for the newest state. */
 const NEWEST_MS = 2_000;
@@ -31,7 +32,7 @@ const NEWEST_MS = 2_000;
 export function openTokenVerifier(
   settings: AuthSettings | null,
   logger: Logger,
-): TokenVerifier | null {
+): IdentityAdapter | null {
   return settings?.oauth2 ? tokenVerifier(settings.oauth2, logger) : null;
 }
 
@@ -78,7 +79,7 @@ export function openAuthenticator(
   control: ControlPlane,
   pepper: KeyObject,
   inProcess: InProcessCalls,
-  tokens: TokenVerifier | null,
+  tokens: IdentityAdapter | null,
   sessions: ConsoleSessions | null,
 ): Authenticator {
   const verifier = new KeyVerifier<ApiKeyRecord>({
