@@ -19,8 +19,10 @@ import { pullAccess } from "./artifacts/object-source.ts";
 import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
 import { readSlurmSettings, SLURM_FLAGS } from "./config/slurm-settings.ts";
 import { llamaPorts } from "./inference/llama-ports.ts";
+import { pluginEngines } from "./inference/plugin-engines.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
 import { withUpstreams } from "./inference/upstream-ports.ts";
+import { pluginsOf } from "./tasks/worker-plugins.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
@@ -60,16 +62,18 @@ async function start() {
     cacheDirectory: resolve(extra["models-cache"] ?? join(flags.dataDirectory, "models")),
     ...pullAccess(weightsHosts),
   });
-  const ports = withUpstreams(llama, upstreams);
+  const offer = readOffer(extra);
+  const engines = await pluginEngines(pluginsOf(offer, log), log);
+  // The administrator's own commands go before.
+  const commands = new Map([...engines, ...upstreams.commands]);
+  const ports = withUpstreams(llama, { ...upstreams, commands });
   const version = String(JSON.parse(manifest).version);
-  const engines = engineDefaults(extra);
   const { keyFiles } = upstreams;
   const secretPaths = [...(flags.secretPaths ?? []), ...credentialFiles(), ...keyFiles];
   registerSecretPaths(secretPaths, (message) => log.warn({}, message));
-  const offer = readOffer(extra);
   const pods = readPodSettings(extra);
   const slurm = readSlurmSettings(extra);
-  const own = { secretPaths, version, engineDefaults: engines, weightsHosts };
+  const own = { secretPaths, version, engineDefaults: engineDefaults(extra), weightsHosts };
   const options = { ...flags, ...offer, pods, slurm, ...own };
   const service = { service: "heddle-worker", instance: flags.name ?? "" };
   const asked = { endpoint: extra["otlp-endpoint"], ...service };

@@ -4,6 +4,7 @@ import type { PluginToolkit } from "@heddle/training/plugins/toolkit";
 import type { z } from "zod";
 import type { PluginBlock } from "./points/blocks.ts";
 import type { CommandVerb } from "./points/commands.ts";
+import type { PluginEngine } from "./points/engines.ts";
 import type { EventSink } from "./points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "./points/jobs.ts";
 import type { ConsolePanel } from "./points/panels.ts";
@@ -23,6 +24,7 @@ export const CAPABILITIES = [
   "commands",
   "blocks",
   "console",
+  "engines",
 ] as const;
 
 export type Capability = (typeof CAPABILITIES)[number];
@@ -45,7 +47,7 @@ export interface Plugin<Config = unknown> {
 }
 
 /** The process that loads the plugin; in each, only what belongs there is used. */
-export type PluginHostKind = "master" | "trainer" | "cli";
+export type PluginHostKind = "master" | "worker" | "trainer" | "cli";
 
 export interface PluginApi<Config = unknown> {
   readonly host: PluginHostKind;
@@ -73,6 +75,7 @@ export interface PluginApi<Config = unknown> {
     add<Config extends z.ZodObject>(block: PluginBlock<Config>): void;
   };
   readonly console: { add(panel: ConsolePanel): void };
+  readonly engines: { add(engine: PluginEngine): void };
   /** For algorithms: only in trainers. */
   readonly toolkit: PluginToolkit;
 }

@@ -3,8 +3,11 @@ import { type HostedEntry, readPluginSetting } from "@heddle/plugin-kit/loading/
 import { codeFolders } from "@heddle/plugin-kit/loading/plugin-source";
 import type { WorkerOptions } from "../config/worker-options.ts";
 
-/** The plugins of this worker's trainers. A list that cannot be read is logged. */
-export function pluginsOf({ plugins = [] }: WorkerOptions, log?: Log): readonly HostedEntry[] {
+/** The plugins of this worker. A list that cannot be read is logged. */
+export function pluginsOf(
+  { plugins = [] }: Pick<WorkerOptions, "plugins">,
+  log?: Log,
+): readonly HostedEntry[] {
   const { entries, unreadable } = readPluginSetting(plugins, process.cwd());
   for (const { from, reason } of unreadable) {
     log?.error({ plugin: from, reason }, "a list of plugins cannot be read");

@@ -44,6 +44,7 @@ export const pluginDescription = z.object({
   environments: names,
   commands: z.array(z.object({ name, summary: text })).max(16),
   blocks: z.array(blockShape.extend({ config: jsonSchema })).max(16),
+  engines: names,
   panels: z.array(z.object({ name, title: text, permission: text })).max(16),
 });
 
@@ -76,6 +77,7 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     environments: [...registry.environments.keys()],
     commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),
     blocks: [...registry.blocks.values()].map(describeBlock),
+    engines: [...registry.engines.keys()],
     panels: [...registry.panels.values()].map(({ name, title, permission }) => {
       return { name, title, permission };
     }),

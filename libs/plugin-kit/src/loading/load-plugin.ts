@@ -98,6 +98,7 @@ function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): Pl
     commands: { add: (verb) => registry.addCommand(verb) },
     blocks: { add: (block) => registry.addBlock(block as unknown as PluginBlock) },
     console: { add: (panel) => registry.addPanel(panel) },
+    engines: { add: (engine) => registry.addEngine(engine) },
     toolkit: host.toolkit ?? NO_TOOLKIT,
   };
 }

@@ -6,6 +6,7 @@ import { z } from "zod";
 import type { Capability, Plugin } from "../plugin.ts";
 import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { CommandVerb } from "../points/commands.ts";
+import type { PluginEngine } from "../points/engines.ts";
 import type { EventSink } from "../points/events.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "../points/jobs.ts";
 import type { ConsolePanel } from "../points/panels.ts";
@@ -31,6 +32,7 @@ export class Registry {
   readonly commands = new Map<string, CommandVerb>();
   readonly blocks = new Map<string, PluginBlock>();
   readonly panels = new Map<string, ConsolePanel>();
+  readonly engines = new Map<string, PluginEngine>();
   readonly #capabilities: ReadonlySet<Capability>;
   readonly #builtIn: readonly string[];
 
@@ -106,6 +108,10 @@ export class Registry {
     }
     if (!isObjectSchema(block.config))
       throw new Error(`the block ${block.name}: its config is a z.object(...)`);
+  }
+
+  addEngine(engine: PluginEngine): void {
+    this.#add("engines", "engine", this.engines, engine, "answer");
   }
 
   addEnvironment(name: string, make: () => Environment): void {

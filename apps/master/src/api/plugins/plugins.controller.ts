@@ -56,6 +56,7 @@ function viewPlugin(status: PluginStatus): PluginView {
     environments: description?.environments ?? [],
     commands: description?.commands ?? [],
     blocks: (description?.blocks ?? []).map((block) => block.name),
+    engines: description?.engines ?? [],
     panels: description?.panels ?? [],
     config_schema: config,
     calls,

@@ -33,6 +33,7 @@ const pluginSchema = z
     environments: names,
     commands: z.array(z.object({ name: z.string(), summary: z.string() })),
     blocks: names.describe("Kinds of steps of pipelines."),
+    engines: names.describe("Of models: registrations name them as `PLUGIN.NAME`."),
     panels: z
       .array(z.object({ name: z.string(), title: z.string(), permission: z.string() }))
       .describe("Panels of the console: `GET /api/v1/custom/PLUGIN/console/NAME`."),

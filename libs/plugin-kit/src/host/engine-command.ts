@@ -1,0 +1,27 @@
+import { extname } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { HostedEntry } from "../loading/plugin-list.ts";
+import { childFlags } from "./child-flags.ts";
+
+const PROGRAM = fileURLToPath(
+  new URL(`./plugin-engine-main${extname(import.meta.url)}`, import.meta.url),
+);
+const START_TIMEOUT_MS = 60_000;
+
+/** What the engine's process is told, beside the places that its starter fills in. */
+export interface EngineOrders {
+  readonly entry: HostedEntry;
+  readonly engine: string;
+}
+
+/** The command that serves an engine of a plugin; `{port}` and others are its starter's to fill in. */
+export function engineCommand(orders: EngineOrders) {
+  // Braces in it would be taken for places.
+  const text = Buffer.from(JSON.stringify(orders)).toString("base64");
+  return {
+    argv: [process.execPath, ...childFlags(orders.entry), PROGRAM, text, "{port}", "{model_file}"],
+    env: { PLUGIN_ENGINE_KEY: "{api_key}" },
+    path: "/v1",
+    startTimeoutMs: START_TIMEOUT_MS,
+  };
+}
