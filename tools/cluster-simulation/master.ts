@@ -82,7 +82,7 @@ export class SimulatedMaster {
   /** The lines of a job's standard output, by task, as a reader at this master gets them. */
   async logsOf(jobId: string): Promise<ReadonlyMap<string, string>> {
     const logs = new Map<string, string>();
-    const query = { jobId, allAttempts: true, streams: ["stdout"], follow: false } as const;
+    const query = { jobId, fromAttempt: 1, streams: ["stdout"], follow: false } as const;
     const batches = await this.#logs?.read(query, new AbortController().signal);
     for await (const { items } of batches ?? []) {
       for (const { name, text, gapBytes } of items) {

@@ -79,6 +79,17 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .option("--attempt <n>", "attempt, or `all` (default: the latest)")
     .action(lazy(async () => (await import("./commands/jobs/job-logs.ts")).printLogs));
   jobs
+    .command("metrics")
+    .description("show the numbers that a job has reported, or the curves of some")
+    .argument("<job>", "job id or name")
+    .argument("[name...]", "numbers to show by step, for example `loss`")
+    .option("--from <step>", "first step")
+    .option("--to <step>", "last step")
+    .option("--points <n>", "maximum number of points of each", "20")
+    .option("--attempt <n>", "attempt (default: all)")
+    .option("--rank <n>", "rank of the task (default: 0)")
+    .action(lazy(async () => (await import("./commands/jobs/job-metrics.ts")).jobMetrics));
+  jobs
     .command("artifacts")
     .description("list the artifacts of a job, or download one")
     .argument("<job>", "job id or name")

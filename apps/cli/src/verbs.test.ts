@@ -29,6 +29,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "jobs watch": ["job_x"],
   "jobs wait": ["job_x"],
   "jobs artifacts": ["job_x"],
+  "jobs metrics": ["job_x"],
   "jobs explain": ["job_x"],
   "jobs submit": ["--name", "x", "--command", "true"],
   "jobs cancel": ["job_x"],

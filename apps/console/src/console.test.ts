@@ -117,12 +117,18 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     // It reports its steps and losses, and no share of its work.
     await page.getByRole("link", { name: "Summary" }).click();
     await page.getByText(/^step \d/).waitFor();
+    await page.getByRole("img", { name: "loss by step" }).waitFor();
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Keep it" }).click();
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Cancel the job" }).click();
     await title(page, /cancelled/);
     await page.context().close();
+    // A page that is opened after the job's end has its curve too.
+    const later = await rig.signedIn(`/console/jobs/${id}`);
+    await later.getByRole("img", { name: "loss by step" }).waitFor();
+    expect(rig.errors).toEqual([]);
+    await later.context().close();
   });
 
   it("playground: an answer streams with its speed, and a long one is stopped", async () => {

@@ -74,12 +74,16 @@ export function progressText(report: JobProgress): string {
   return [
     ...(progress === null ? [] : [`${Math.floor(progress * 100)} %`]),
     ...(step === null ? [] : [total === null ? `step ${step}` : `step ${step}/${total}`]),
-    ...(loss === null ? [] : [`loss ${rounded(loss)}`]),
+    ...(loss === null ? [] : [`loss ${shortNumber(loss)}`]),
     ...(reward === null
       ? []
-      : [`${report.backend === null ? "reward" : "return"} ${rounded(reward)}`]),
-    ...(report.steps_per_second === null ? [] : [`${rounded(report.steps_per_second)} steps/s`]),
-    ...(report.tokens_per_second === null ? [] : [`${rounded(report.tokens_per_second)} tokens/s`]),
+      : [`${report.backend === null ? "reward" : "return"} ${shortNumber(reward)}`]),
+    ...(report.steps_per_second === null
+      ? []
+      : [`${shortNumber(report.steps_per_second)} steps/s`]),
+    ...(report.tokens_per_second === null
+      ? []
+      : [`${shortNumber(report.tokens_per_second)} tokens/s`]),
     ...(end === null ? [] : [`ends about ${end.slice(11, 16)} UTC`]),
     ...(report.backend === null ? [] : [deviceText(report)]),
     ...(report.message === null ? [] : [report.message.replace(/\p{Cc}/gu, "\ufffd")]),
@@ -91,6 +95,7 @@ function deviceText({ backend, device }: JobProgress): string {
   return device === null ? `on ${backend}` : `on ${backend} (${device})`;
 }
 
-function rounded(value: number): string {
+/** With four digits. */
+export function shortNumber(value: number): string {
   return String(Number(value.toPrecision(4)));
 }

@@ -1,12 +1,14 @@
 import type { Heddle } from "@heddle/client/heddle";
 import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
 import type { Job } from "@heddle/contracts/api/job-replies";
-import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 const FAST_MS = 2_000;
 const CALM_MS = 5_000;
 /** Jobs of one page of the list. */
 const PAGE_JOBS = 200;
+/** Points of a curve, of which each may be two of its drawing. */
+const CURVE_POINTS = 400;
 const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
 
 export function isEndedState(state: string): boolean {
@@ -101,6 +103,18 @@ export function jobQuery(heddle: Heddle, id: string) {
     queryKey: ["jobs", "one", id],
     queryFn: ({ signal }) => heddle.jobs.get(id, { signal }),
     refetchInterval: ({ state }) => (isOver(state.data) ? false : FAST_MS),
+  });
+}
+
+/** The numbers that the job has reported, from its beginning. */
+export function jobMetricsQuery(heddle: Heddle, job: Pick<Job, "id" | "state">) {
+  const isEnded = isEndedState(job.state);
+  return queryOptions({
+    // Read once more at its end.
+    queryKey: ["jobs", "metrics", job.id, isEnded],
+    queryFn: ({ signal }) => heddle.jobs.metrics(job.id, { points: CURVE_POINTS, signal }),
+    placeholderData: keepPreviousData,
+    refetchInterval: isEnded ? false : CALM_MS,
   });
 }
 

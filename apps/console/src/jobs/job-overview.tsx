@@ -1,14 +1,12 @@
 import type { Job, JobFailure, JobTask } from "@heddle/contracts/api/job-replies";
 import { Link } from "@tanstack/react-router";
-import { useEffect, useReducer, useState } from "react";
 import { STRINGS } from "../strings.ts";
 import { CodeBlock } from "../ui/code-block.tsx";
 import { formatAgo, formatCompact, formatCount, formatTime } from "../ui/format.ts";
 import { Card, Facts, PlainTable } from "../ui/parts.tsx";
-import { Series } from "../ui/series.ts";
-import { SeriesChart } from "../ui/series-chart.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
+import { JobCurves } from "./job-curves.tsx";
 import { JobExplanationCard } from "./job-explanation.tsx";
 import { hasProgress, ReportedProgress } from "./reported-progress.tsx";
 
@@ -20,7 +18,7 @@ export function JobOverview({ job }: { readonly job: Job }) {
     <div className="scroll">
       {job.explanation && <JobExplanationCard job={job} />}
       {job.failure && <Failure failure={job.failure} />}
-      <Curves job={job} />
+      <JobCurves job={job} />
       <Card title={text.facts}>
         <JobFacts job={job} />
       </Card>
@@ -46,38 +44,6 @@ function Failure({ failure }: { readonly failure: JobFailure }) {
       )}
     </Card>
   );
-}
-
-/** The loss and the reward of each step that was reported while the page is open. */
-function Curves({ job: { progress } }: { readonly job: Job }) {
-  const loss = useSeries(progress?.step ?? null, progress?.loss ?? null);
-  const reward = useSeries(progress?.step ?? null, progress?.reward ?? null);
-  const charts = [
-    { title: text.loss, label: text.curve, series: loss },
-    { title: text.reward, label: text.rewardCurve, series: reward },
-  ].filter(({ series }) => series.first !== series.last);
-  if (charts.length === 0) return null;
-  return (
-    <div className="columns">
-      {charts.map(({ title, label, series }) => (
-        <Card key={title} title={title}>
-          <SeriesChart label={label} series={series} format={formatCompact} />
-        </Card>
-      ))}
-    </div>
-  );
-}
-
-/** The points so far; it grows with each new one. */
-function useSeries(x: number | null, y: number | null): Series {
-  const [series] = useState(() => new Series());
-  const [, draw] = useReducer((drawn: number) => drawn + 1, 0);
-  useEffect(() => {
-    if (x === null || y === null || series.last?.x === x) return;
-    series.add({ x, y });
-    draw();
-  }, [series, x, y]);
-  return series;
 }
 
 function JobFacts({ job }: { readonly job: Job }) {

@@ -38,6 +38,7 @@ import { StateChanges } from "./jobs/state-changes.ts";
 import { KeysController } from "./keys/keys.controller.ts";
 import { LimitsController } from "./limits/limits.controller.ts";
 import { JobLogsController } from "./logs/job-logs.controller.ts";
+import { JobMetricsController } from "./logs/job-metrics.controller.ts";
 import { ModelPulls } from "./models/model-pulls.ts";
 import { ModelsController } from "./models/models.controller.ts";
 import { PipelineBlocks } from "./pipelines/pipeline-blocks.ts";
@@ -71,6 +72,7 @@ import { UsageController } from "./usage/usage.controller.ts";
     JobsController,
     PipelinesController,
     JobLogsController,
+    JobMetricsController,
     ArtifactsController,
     EventsController,
     ClientEventsController,

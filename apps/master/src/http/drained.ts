@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { AppError } from "@heddle/base/errors";
+import type { FastifyReply } from "fastify";
 
 /**
  * Resolves when the response accepts more; rejects with `cancelled` if its client has disconnected.
@@ -15,4 +16,11 @@ export function responseDrained(raw: ServerResponse): Promise<void> {
     raw.on("drain", done);
     raw.on("close", done);
   });
+}
+
+/** Aborts when the answer is over, or its client has disconnected. */
+export function closedSignal(reply: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  reply.raw.once("close", () => gone.abort());
+  return gone.signal;
 }

@@ -1,7 +1,11 @@
 import { AppError } from "@heddle/base/errors";
 import type { LogFile } from "@heddle/contracts/generated/heddle/v1/LogFile";
 
-export const STREAMS = ["stdout", "stderr"] as const;
+/** What the program of a task writes. */
+export const OUTPUT_STREAMS = ["stdout", "stderr"] as const;
+export type OutputStream = (typeof OUTPUT_STREAMS)[number];
+/** All that workers ship: `metrics` has lines of libs/contracts/src/metrics/metric-record.ts. */
+const STREAMS = [...OUTPUT_STREAMS, "metrics"] as const;
 export type LogStream = (typeof STREAMS)[number];
 
 /** One stream of one task; a replacement of the task has its own. */
@@ -36,14 +40,15 @@ export function logFileName(name: Omit<LogName, "jobId">): string {
 
 /** The log name of a file in a job's folder; undefined if it is none. */
 export function parseFileName(jobId: string, text: string): LogName | undefined {
-  const shape = /^(\d+)\.(\d+)(?:\.(\d+))?\.(stdout|stderr)$/;
-  const [, attempt, rank, incarnation, stream] = shape.exec(text) ?? [];
+  const shape = /^(\d+)\.(\d+)(?:\.(\d+))?\.([a-z]+)$/;
+  const [, attempt, rank, incarnation, name] = shape.exec(text) ?? [];
+  const stream = STREAMS.find((each) => each === name);
   if (stream === undefined) return undefined;
   return {
     jobId,
     attempt: Number(attempt),
     rank: Number(rank),
     ...(incarnation !== undefined && { incarnation: Number(incarnation) }),
-    stream: stream as LogStream,
+    stream,
   };
 }

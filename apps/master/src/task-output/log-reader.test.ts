@@ -68,7 +68,6 @@ async function readAll(
   let after = cursor;
   const asked: LogQuery = {
     jobId: "job_A",
-    allAttempts: false,
     streams: ["stdout", "stderr"],
     follow: false,
     ...query,

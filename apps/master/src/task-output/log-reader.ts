@@ -31,8 +31,8 @@ export interface LogQuery {
   readonly jobId: string;
   /** Only this attempt; absent: the latest and later ones. */
   readonly attempt?: number | undefined;
-  /** Start with the first attempt. */
-  readonly allAttempts: boolean;
+  /** Start with this attempt or the first one after it; absent: with the latest. */
+  readonly fromAttempt?: number | undefined;
   /** Absent: all. */
   readonly ranks?: readonly number[] | undefined;
   readonly streams: readonly LogStream[];
@@ -126,7 +126,7 @@ class Reading {
     this.#query = query;
     this.#options = options;
     const latest = options.state().jobs.get(query.jobId)?.attempt ?? 0;
-    const first = query.attempt ?? (query.allAttempts ? 1 : Math.max(1, latest));
+    const first = query.attempt ?? query.fromAttempt ?? Math.max(1, latest);
     this.#fromAttempt = query.cursor?.fromAttempt ?? first;
   }
 
@@ -136,14 +136,14 @@ class Reading {
     signal: AbortSignal,
   ): Promise<Reading> {
     const reading = new Reading(query, options);
-    const { jobId, cursor, attempt, allAttempts, tail, sinceMs } = query;
+    const { jobId, cursor, attempt, fromAttempt, tail, sinceMs } = query;
     const job = options.state().jobs.get(jobId);
     if (job) refuseUnknown(query, job);
     const kept = await options.store.list(jobId);
     if (!options.state().jobs.has(jobId)) {
       if (kept.length === 0) throw new AppError("not_found", `No job has the id ${jobId}.`);
       const latest = Math.max(...kept.map((name) => name.attempt));
-      if (!cursor && attempt === undefined && !allAttempts) reading.#fromAttempt = latest;
+      if (!cursor) reading.#fromAttempt = attempt ?? fromAttempt ?? latest;
     }
     await Promise.race([reading.#repair().catch(() => {}), delay(REPAIR_WAIT_MS)]);
     if (!query.follow) await reading.#arrival(signal);

@@ -76,6 +76,8 @@ export class LogShipper {
   readonly #closing = new AbortController();
   readonly #done: Promise<void>;
   #wake: (() => void) | undefined;
+  /** The master refused a stream: one of an older version knows no metrics. */
+  #isOlder = false;
 
   constructor(target: LogTarget, book: LogBook) {
     this.#target = target;
@@ -118,11 +120,13 @@ export class LogShipper {
     if (signal.aborted) return;
     const { master, credentials } = this.#target;
     const peer = new Peer(master, credentials);
-    const session = new ShipSession(this.#target, this.#book, peer.duplex(shipLogsMethod));
+    const book = this.#isOlder ? withoutMetrics(this.#book) : this.#book;
+    const session = new ShipSession(this.#target, book, peer.duplex(shipLogsMethod));
     this.#wake = () => session.wake();
     const cancel = () => session.cancel();
     signal.addEventListener("abort", cancel, { once: true });
-    await session.run(onOpen);
+    const { code } = await session.run(onOpen);
+    this.#isOlder = code === "invalid_value";
     // A master may be away for days: no retry may leave anything in memory.
     signal.removeEventListener("abort", cancel);
     this.#wake = undefined;
@@ -171,8 +175,8 @@ class ShipSession {
     this.#stream.cancel();
   }
 
-  /** Resolves when the stream has ended; `onAck` is called at each message of the master. */
-  async run(onAck: () => void): Promise<void> {
+  /** Resolves with why the stream has ended; `onAck` is called at each message of the master. */
+  async run(onAck: () => void): Promise<AppError> {
     this.#onAck = onAck;
     while (!this.#isOver) {
       this.#signalled = Promise.withResolvers<void>();
@@ -184,7 +188,7 @@ class ShipSession {
       if (performance.now() - this.#usedAtMs > UNUSED_MS) this.#stream.end();
       await Promise.race([this.#signalled.promise, delay(IDLE_MS)]);
     }
-    await this.#ended;
+    return this.#ended;
   }
 
   /** Sends one piece of each log that has more; returns whether any was sent. */
@@ -264,6 +268,14 @@ class ShipSession {
     const keys = new Set(logs.map(fileKey));
     for (const key of this.#progress.keys()) if (!keys.has(key)) this.#progress.delete(key);
   }
+}
+
+function withoutMetrics(book: LogBook): LogBook {
+  return {
+    logs: () => book.logs().filter(({ stream }) => stream !== "metrics"),
+    onDurable: (...known) => book.onDurable(...known),
+    onShipped: (...known) => book.onShipped(...known),
+  };
 }
 
 function fileKey({ id, stream }: ShippedLog): string {

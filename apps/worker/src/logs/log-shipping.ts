@@ -2,7 +2,7 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 import { NodeAgent } from "@heddle/node-agent/node-agent";
 import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
 import type { ReadableLog } from "../logs/log-shipper.ts";
-import { type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
+import { OUTPUT_STREAMS, type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
 import { type LogBook, LogShipper, type ShippedLog } from "./log-shipper.ts";
 import { LOGGED_TASKS, type LoggedTask, type LoggedTasks } from "./logged-tasks.ts";
 import type { TaskStreams } from "./task-streams.ts";
@@ -44,7 +44,7 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
 
   logs(): ShippedLog[] {
     return this.#tasks.tasks().flatMap(({ plan, streams }) =>
-      TASK_STREAMS.map((stream) => {
+      usedStreams(streams).map((stream) => {
         // A master that has left the group since may be one that was waited for.
         this.#reportShipped(streams, stream);
         const { id, logGrant: grant = "" } = plan;
@@ -83,7 +83,8 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
     const { present, majority } = this.#masters();
     const holders = (each: ReadableLog) =>
       present.filter((master) => this.#shipped.get(each)?.has(master)).length;
-    if (Object.values(streams.logs).some((each) => holders(each) < majority)) return;
+    const isMissing = (name: StreamName) => holders(streams.logs[name]) < majority;
+    if (usedStreams(streams).some(isMissing)) return;
     this.#tasks.onLogsShipped(plan.id).catch((error: unknown) => {
       const { log } = this.#node.options;
       log.warn({ error: String(error) }, "a task's logs could not be removed");
@@ -96,4 +97,9 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
     const present = masters.filter((master) => !this.#node.isRemoved(master));
     return { present, majority: Math.floor(present.length / 2) + 1 };
   }
+}
+
+/** Most tasks have no metrics: nothing of them is shipped. */
+function usedStreams({ logs }: TaskStreams): readonly StreamName[] {
+  return logs.metrics.end > 0 ? TASK_STREAMS : OUTPUT_STREAMS;
 }

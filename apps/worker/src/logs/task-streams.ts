@@ -1,8 +1,13 @@
 import { statfs } from "node:fs/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { TaskLog } from "@heddle/storage/task-log";
-import type { StreamName, TaskDirectory } from "../records/task-directory.ts";
-import { TASK_STREAMS } from "../records/task-directory.ts";
+import type { MetricStore } from "../records/metric-history.ts";
+import {
+  OUTPUT_STREAMS,
+  type StreamName,
+  TASK_STREAMS,
+  type TaskDirectory,
+} from "../records/task-directory.ts";
 
 /** The bytes of each stream that are searched for last lines, and the longest of them. */
 const TAIL_BYTES = 16 * 1024;
@@ -17,7 +22,7 @@ const MIN_FREE_BYTES = 64 * 1024;
 const FULL_DISK_MARK =
   "[heddle: the worker's disk was full: what was written here meanwhile may be lost]\n";
 
-/** Both streams of one task; other processes write the files. */
+/** The streams of one task; other processes write the files of its output. */
 export class TaskStreams {
   readonly logs: Readonly<Record<StreamName, TaskLog>>;
   /**
@@ -26,7 +31,7 @@ export class TaskStreams {
    */
   readonly maxBytes: number;
   /** Bytes of each that a majority of the masters has on disk. */
-  readonly #shipped: Record<StreamName, number> = { stdout: 0, stderr: 0 };
+  readonly #shipped: Record<StreamName, number> = { stdout: 0, stderr: 0, metrics: 0 };
   /** Serializes calls that write. */
   readonly #turns = new SerialQueue();
   #sealed = false;
@@ -40,12 +45,14 @@ export class TaskStreams {
 
   /** `maxBytes` of each stream are kept; older bytes are released where the masters have them. */
   static async open(directory: TaskDirectory, maxBytes: number): Promise<TaskStreams> {
-    const stdout = await TaskLog.open(directory.stream("stdout"), directory.root);
+    const logs: Partial<Record<StreamName, TaskLog>> = {};
     try {
-      const stderr = await TaskLog.open(directory.stream("stderr"), directory.root);
-      return new TaskStreams({ stdout, stderr }, maxBytes);
+      for (const name of TASK_STREAMS) {
+        logs[name] = await TaskLog.open(directory.stream(name), directory.root);
+      }
+      return new TaskStreams(logs as Record<StreamName, TaskLog>, maxBytes);
     } catch (error) {
-      await stdout.close();
+      await Promise.all(Object.values(logs).map((log) => log.close()));
       throw error;
     }
   }
@@ -79,6 +86,23 @@ export class TaskStreams {
     });
   }
 
+  /** Where the history of its progress is kept; `now` as for `TaskLog.observe`. */
+  metricStore(now: () => number | undefined): MetricStore {
+    const { metrics } = this.logs;
+    const record = async (text: string) => {
+      if (this.#sealed) return;
+      await metrics.appendText(text);
+      await metrics.observe(() => (this.#sealed ? undefined : now()));
+    };
+    return {
+      record: (text) => this.#turns.run(() => record(text)),
+      recordedTail: async (maxBytes) => {
+        const from = Math.max(metrics.first, metrics.end - maxBytes);
+        return (await metrics.read(from, maxBytes)).data.toString();
+      },
+    };
+  }
+
   /** Later output of the task does not count. */
   async seal(): Promise<void> {
     this.#sealed = true;
@@ -99,14 +123,14 @@ export class TaskStreams {
     }
   }
 
-  /** Marks both streams as soon as the disk has space again: which lines were lost is unknown. */
+  /** Marks the output as soon as the disk has space again: which lines were lost is unknown. */
   async #mark(): Promise<void> {
     const { bavail, bsize } = await statfs(this.logs.stdout.path);
     const isFull = bavail * bsize < MIN_FREE_BYTES;
     if (isFull) this.#isUnmarked = true;
     if (isFull || !this.#isUnmarked) return;
     this.#isUnmarked = false;
-    for (const name of TASK_STREAMS) await this.#kept(this.#markIn(this.logs[name]));
+    for (const name of OUTPUT_STREAMS) await this.#kept(this.#markIn(this.logs[name]));
   }
 
   async #markIn(log: TaskLog): Promise<void> {
@@ -118,10 +142,10 @@ export class TaskStreams {
     if (this.#sealed) await log.observe(() => Date.now());
   }
 
-  /** The last lines of both streams, oldest first. */
+  /** The last lines of the output, oldest first. */
   async lastLines(count: number): Promise<string[]> {
     const lines = (
-      await Promise.all(TASK_STREAMS.map((name) => lastLinesOf(this.logs[name])))
+      await Promise.all(OUTPUT_STREAMS.map((name) => lastLinesOf(this.logs[name])))
     ).flat();
     // Sorting is stable: lines of one time stay in the order of their stream.
     const sorted = lines.sort((a, b) => a.unixMs - b.unixMs);

@@ -1,3 +1,4 @@
+import type { FileHandle } from "node:fs/promises";
 import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { z } from "zod";
 import { openToRead } from "./task-directory.ts";
@@ -6,11 +7,13 @@ export type ProgressLine = z.output<typeof progressLine>;
 
 /** A longer line is skipped. */
 const MAX_LINE_BYTES = 64 * 1024;
-/** The most bytes of one read; of more the end is read, since the latest lines count. */
+/** The most bytes of one read; of more its end is read, and a few pieces of what comes before. */
 const MAX_READ_BYTES = 256 * 1024;
-/** The most lines of one read: the latest, and before them the latest with checkpoints. */
-const MAX_LINES = 500;
-const MAX_EARLIER_LINES = 100;
+const MAX_PIECES = 4;
+const PIECE_BYTES = 32 * 1024;
+/** The most lines of one read: of more every n-th, and the latest with checkpoints. */
+const MAX_LINES = 1_000;
+const MAX_CHECKPOINT_LINES = 100;
 
 /** The longest reported line; of a longer one only the documented fields are reported. */
 const MAX_REPORTED_LENGTH = 2_048;
@@ -34,9 +37,14 @@ export class ProgressFile {
     this.#path = path;
   }
 
-  /** The lines that were added since the last call. */
-  async read(): Promise<ProgressLine[]> {
-    const text = await this.#readNew();
+  /** The byte up to which whole lines were read. */
+  get offset(): number {
+    return this.#offset - Buffer.byteLength(this.#rest);
+  }
+
+  /** The lines that were added since the last call; only those before `end` if it is given. */
+  async read(end = Number.POSITIVE_INFINITY): Promise<ProgressLine[]> {
+    const text = await this.#readNew(end);
     if (text === "") return [];
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
@@ -44,9 +52,7 @@ export class ProgressFile {
       this.#rest = "";
       this.malformed += 1;
     }
-    const earlier = lines.slice(0, -MAX_LINES).filter((line) => line.includes('"checkpoint'));
-    const taken = [...earlier.slice(-MAX_EARLIER_LINES), ...lines.slice(-MAX_LINES)];
-    return taken.flatMap((line) => this.#parse(line));
+    return thinned(lines).flatMap((line) => this.#parse(line));
   }
 
   #parse(line: string): ProgressLine[] {
@@ -60,26 +66,56 @@ export class ProgressFile {
     return [];
   }
 
-  async #readNew(): Promise<string> {
+  async #readNew(end: number): Promise<string> {
     const file = await openToRead(this.#root, this.#path);
     if (!file) return "";
     try {
-      const { size } = await file.stat();
-      if (size < this.#offset) this.#restart(0);
-      if (size - this.#offset > MAX_READ_BYTES) this.#restart(size - MAX_READ_BYTES);
-      const bytes = Buffer.alloc(size - this.#offset);
-      const { bytesRead } = await file.read(bytes, 0, bytes.byteLength, this.#offset);
-      this.#offset += bytesRead;
-      return bytes.toString("utf8", 0, bytesRead);
+      const { size: now } = await file.stat();
+      if (now < this.#offset) this.#restart(0);
+      const size = Math.min(now, end);
+      const earlier = await this.#readPieces(file, size - MAX_READ_BYTES);
+      const text = await textAt(file, this.#offset, size - this.#offset);
+      this.#offset = size;
+      return earlier + text;
     } finally {
       await file.close();
     }
+  }
+
+  /** Whole lines of what was added before `end`, from all over it. */
+  async #readPieces(file: FileHandle, end: number): Promise<string> {
+    const bytes = end - this.#offset;
+    if (bytes <= 0) return "";
+    const count = Math.min(MAX_PIECES, Math.floor(bytes / PIECE_BYTES));
+    const pieces: string[] = [];
+    for (let at = 1; at <= count; at++) {
+      const pieceEnd = this.#offset + Math.floor((bytes * at) / count);
+      const text = await textAt(file, pieceEnd - PIECE_BYTES, PIECE_BYTES);
+      pieces.push(text.slice(text.indexOf("\n") + 1, text.lastIndexOf("\n") + 1));
+    }
+    this.#restart(end);
+    return pieces.join("");
   }
 
   #restart(offset: number): void {
     this.#offset = offset;
     this.#rest = "";
   }
+}
+
+async function textAt(file: FileHandle, offset: number, length: number): Promise<string> {
+  const bytes = Buffer.alloc(length);
+  const { bytesRead } = await file.read(bytes, 0, length, offset);
+  return bytes.toString("utf8", 0, bytesRead);
+}
+
+/** Every n-th line up to the last one, and the latest with checkpoints. */
+function thinned(lines: readonly string[]): readonly string[] {
+  const every = Math.ceil(lines.length / MAX_LINES);
+  if (every <= 1) return lines;
+  const named = lines.flatMap((line, at) => (line.includes('"checkpoint') ? at : []));
+  const kept = new Set(named.slice(-MAX_CHECKPOINT_LINES));
+  return lines.filter((_, at) => kept.has(at) || (lines.length - 1 - at) % every === 0);
 }
 
 /** The line as JSON text for masters. */

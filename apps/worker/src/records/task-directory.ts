@@ -11,7 +11,10 @@ import {
 } from "@heddle/base/beneath";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
 
-export const TASK_STREAMS = ["stdout", "stderr"] as const;
+/** What a program writes. */
+export const OUTPUT_STREAMS = ["stdout", "stderr"] as const;
+/** All that is shipped: `metrics` is what its worker has recorded of its progress. */
+export const TASK_STREAMS = [...OUTPUT_STREAMS, "metrics"] as const;
 export type StreamName = (typeof TASK_STREAMS)[number];
 
 /** The prefix of a directory that is being removed. */

@@ -8,6 +8,7 @@ import type { Artifact } from "@heddle/contracts/generated/heddle/v1/Artifact";
 import type { TaskExit } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskStatus } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { TaskStreams } from "../logs/task-streams.ts";
+import { MetricHistory } from "../records/metric-history.ts";
 import { ProgressFile } from "../records/progress-file.ts";
 import type { TaskDirectory } from "../records/task-directory.ts";
 import type { TaskMemory, TaskPhaseName } from "../records/task-memory.ts";
@@ -16,6 +17,7 @@ import { ProgressReporter } from "./checkpoints/progress-reporter.ts";
 import {
   type GangPlaces,
   LaunchError,
+  NO_PLACES,
   type TaskEnd,
   type TaskHandle,
   type TaskLaunch,
@@ -39,17 +41,6 @@ const LEAVE_SHARE = 0.2;
 const MIN_LEAVE_MS = 1_000;
 /** How long an ended task waits for the second copy of its last checkpoint. */
 const MAX_COPY_MS = 60_000;
-
-/** An adopted task runs already and needs no places. */
-const NO_PLACES: GangPlaces = {
-  peers: [],
-  parameterServers: [],
-  readyServers: [],
-  nodes: [],
-  jobToken: new Uint8Array(),
-  ticket: "",
-  secretVariables: {},
-};
 
 /** One task on this worker, from its lease to its end. */
 export class Task {
@@ -99,6 +90,10 @@ export class Task {
     this.#context = context;
     this.#progress = new ProgressReporter({
       file: new ProgressFile(directory.root, directory.progressName),
+      history: new MetricHistory(
+        streams.metricStore(() => this.#now()),
+        this.#onFault,
+      ),
       checkpoints: context.checkpoints,
       intervalMs: plan.spec.progressIntervalMs - PROGRESS_MS / 2,
       onFault: this.#onFault,
@@ -363,8 +358,12 @@ export class Task {
   }
 
   async #observe(): Promise<void> {
-    const now = () => (this.#context.lease.isLive ? Date.now() : undefined);
-    if (await this.streams.observe(now)) this.#context.onChange("output");
+    if (await this.streams.observe(() => this.#now())) this.#context.onChange("output");
+  }
+
+  /** Undefined once its lease is over: what it wrote then does not count. */
+  #now(): number | undefined {
+    return this.#context.lease.isLive ? Date.now() : undefined;
   }
 
   async #readProgress(watch?: TaskWatch): Promise<void> {

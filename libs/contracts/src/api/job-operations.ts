@@ -1,5 +1,11 @@
 import { z } from "zod";
-import { dryRunSchema, jobSchema, jobSummarySchema, submittedJobSchema } from "./job-replies.ts";
+import {
+  dryRunSchema,
+  jobMetricsSchema,
+  jobSchema,
+  jobSummarySchema,
+  submittedJobSchema,
+} from "./job-replies.ts";
 import { generateNameRequest, JOB_STATES, submitJobRequest } from "./job-spec.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 import {
@@ -18,6 +24,8 @@ const MAX_TAIL_LINES = 10_000;
 const MAX_ATTEMPT = 1_000_000;
 const MAX_RANK = 4_095;
 const MAX_RANKS = 64;
+/** Names of numbers of one query. */
+const MAX_METRICS = 64;
 
 /** The labels of one query, and the characters of each: a key of 63 and a value of 256. */
 const MAX_LABELS = 16;
@@ -25,10 +33,11 @@ const MAX_LABEL = 63 + 1 + 256;
 
 /** A parameter that may be given more than once. */
 const many = z.union([z.string(), z.array(z.string())]).transform((given) => [given].flat());
+/** The same, where one may also hold several. */
+const separated = many.transform((given) => given.flatMap((text) => text.split(",")));
 
 const jobsQuery = pageQuery.extend({
-  state: many
-    .transform((given) => given.flatMap((text) => text.split(",")))
+  state: separated
     .pipe(
       z
         .array(z.enum(JOB_STATES))
@@ -111,6 +120,33 @@ const logsQuery = z.object({
 });
 
 export type LogsQuery = z.output<typeof logsQuery>;
+
+const stepExpected = "expected a step, as 100";
+const stepParameter = z
+  .string(stepExpected)
+  .max(32, stepExpected)
+  .regex(/^-?\d+(\.\d+)?$/, stepExpected)
+  .transform(Number)
+  .optional();
+
+const metricsQuery = z.object({
+  name: separated
+    .pipe(z.array(z.string()).max(MAX_METRICS, `expected at most ${MAX_METRICS} names`))
+    .optional()
+    .describe("Of one number, or of several separated by commas; by default all."),
+  from: stepParameter.describe("The first step."),
+  to: stepParameter.describe("The last step."),
+  points: integerParameter(2, 2_000)
+    .default(500)
+    .describe("The most points of each; an answer has at most 8,000 in all."),
+  attempt: wholeUpTo(MAX_ATTEMPT)
+    .optional()
+    .describe("By default all, of which a later one replaces what it does again."),
+  rank: wholeUpTo(MAX_RANK).default(0),
+  consistency,
+});
+
+export type MetricsQuery = z.output<typeof metricsQuery>;
 
 const place = {
   attempt: z.int(),
@@ -242,6 +278,16 @@ export const jobOperations = {
         "text/event-stream": { message: logEntrySchema, end: z.object({}) },
       },
     },
+  },
+  metrics: {
+    operationId: "jobs.metrics",
+    method: "GET",
+    path: "/api/v1/jobs/{id}/metrics",
+    permission: "jobs:read",
+    summary: "Shows the numbers that a job's program has reported, by step.",
+    query: metricsQuery,
+    readsState: true,
+    replies: { 200: json(jobMetricsSchema) },
   },
   artifacts: {
     operationId: "jobs.artifacts",

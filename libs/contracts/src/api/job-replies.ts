@@ -100,6 +100,29 @@ export const jobSummarySchema = z
 
 export type JobSummary = DataOf<typeof jobSummarySchema>;
 
+const metricPointSchema = z.object({
+  step: z.number().describe("The last of the steps that the point stands for."),
+  time,
+  count: z.int().describe("Values of these steps."),
+  min: z.number(),
+  max: z.number(),
+  mean: z.number(),
+});
+
+export type MetricPoint = DataOf<typeof metricPointSchema>;
+
+export const jobMetricsSchema = z
+  .object({
+    object: z.literal("job_metrics"),
+    job_id: z.string(),
+    rank: z.int(),
+    names: z.array(z.string()).describe("Of all numbers that the task has reported."),
+    series: z.array(z.object({ name: z.string(), points: z.array(metricPointSchema) })),
+  })
+  .meta({ id: "JobMetrics", description: "The numbers that a job's program has reported." });
+
+export type JobMetrics = DataOf<typeof jobMetricsSchema>;
+
 const jobTaskSchema = z
   .object({
     rank: z.int(),

@@ -19,6 +19,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "jobs.suspend": ["POST /api/v1/jobs/:id/suspend", ({ jobs }) => jobs.suspend("a b")],
   "jobs.resume": ["POST /api/v1/jobs/:id/resume", ({ jobs }) => jobs.resume("a b")],
   "jobs.logs": ["GET /api/v1/jobs/:id/logs", ({ jobs }) => jobs.logs("a b").next()],
+  "jobs.metrics": ["GET /api/v1/jobs/:id/metrics", ({ jobs }) => jobs.metrics("a b")],
   "jobs.artifacts": ["GET /api/v1/jobs/:id/artifacts", ({ jobs }) => jobs.artifacts("a b")],
   "jobs.artifact": [
     "GET /api/v1/jobs/:id/artifacts/:name",

@@ -35,6 +35,12 @@ export function jobOfCaller(
   return job;
 }
 
+/** Logs outlive their jobs: then only callers of the whole cluster read them. */
+export function requireLogsOf(state: Pick<ControlState, "jobs">, id: string, caller: Caller): void {
+  const isKnown = state.jobs.has(id) || !caller.grants.isOfCluster;
+  if (isKnown) jobOfCaller(state, id, caller, "jobs:read");
+}
+
 export function noJob(id: string): AppError {
   return new AppError("not_found", `No job has the id ${id}.`);
 }

@@ -7,6 +7,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
+import { closedSignal } from "../../http/drained.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { EventWatch } from "./event-watch.ts";
@@ -59,7 +60,7 @@ export class JobsController {
   ) {
     const known = request.headers["if-none-match"];
     const caller = requestCaller(request);
-    const job = await this.#jobs.changed({ id, caller }, known, wait * 1_000, closed(reply));
+    const job = await this.#jobs.changed({ id, caller }, known, wait * 1_000, closedSignal(reply));
     reply.header("etag", etagOf(job));
     if (known !== undefined && matches(known, job)) {
       reply.code(304);
@@ -124,10 +125,4 @@ function indexOf(ifMatch: string | undefined): number | undefined {
   if (index !== undefined) return Number(index);
   const message = `Invalid value for the header 'If-Match': expected a job's ETag such as "1042", with its quotes.`;
   throw new AppError("invalid_value", message, { param: "If-Match" });
-}
-
-function closed(reply: FastifyReply): AbortSignal {
-  const gone = new AbortController();
-  reply.raw.once("close", () => gone.abort());
-  return gone.signal;
 }

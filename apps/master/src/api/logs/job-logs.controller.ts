@@ -11,12 +11,13 @@ import { ProjectSecrets } from "../../control-plane/project-secrets.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { EventStream } from "../../http/event-stream.ts";
-import { type Caller, requestCaller } from "../../http/identity/caller.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { type LogCursor, writeCursor } from "../../task-output/log-cursor.ts";
 import type { LogItem } from "../../task-output/log-lines.ts";
+import type { OutputStream } from "../../task-output/log-name.ts";
 import { type LogBatch, LogReader } from "../../task-output/log-reader.ts";
-import { jobOfCaller } from "../jobs/job-access.ts";
+import { requireLogsOf } from "../jobs/job-access.ts";
 import { logQuery } from "./log-query.ts";
 
 /** `GET /jobs/{id}/logs`: plain text, or lines with their origin as ndjson or server-sent events. */
@@ -46,7 +47,7 @@ export class JobLogsController {
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    this.#check(id, requestCaller(request));
+    requireLogsOf(this.#control.state, id, requestCaller(request));
     const accept = request.headers.accept ?? "";
     const resumed = request.headers["last-event-id"];
     const cursor = resumed ? String(resumed) : query.cursor;
@@ -67,13 +68,6 @@ export class JobLogsController {
       // The head is sent: only a broken stream can report the error.
       raw.destroy(error instanceof Error ? error : undefined);
     }
-  }
-
-  /** Logs outlive their jobs: then only callers of the whole cluster read them. */
-  #check(id: string, caller: Caller): void {
-    const { state } = this.#control;
-    const isKnown = state.jobs.has(id) || !caller.grants.isOfCluster;
-    if (isKnown) jobOfCaller(state, id, caller, "jobs:read");
   }
 
   #withoutSecrets(id: string, batch: LogBatch): LogBatch {
@@ -124,7 +118,9 @@ export class JobLogsController {
   /** One JSON object per line; the last one has the cursor after all of them. */
   #structured(items: readonly LogItem[], cursor: LogCursor): string[] {
     return items.map((item, i) => {
-      const { attempt, rank, incarnation = 0, stream } = item.name;
+      const { attempt, rank, incarnation = 0 } = item.name;
+      // The query asks for no other.
+      const stream = item.name.stream as OutputStream;
       const place = { attempt, rank, incarnation, stream, offset: item.offset };
       const at = { ...place, time: new Date(item.unixMs).toISOString() };
       const what: LogEntry =

@@ -1,5 +1,6 @@
 import { progressLine } from "@heddle/contracts/api/job-spec";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import { furtherNumbers } from "@heddle/contracts/metrics/metric-record";
 import { isEarlier } from "@heddle/control/jobs/commands/task-reports";
 import type { ReportProgressCommand } from "@heddle/control/jobs/records/commands";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
@@ -23,8 +24,6 @@ const MAX_BATCH = 256;
 const MAX_MESSAGE = 1_024;
 /** Workers take no longer one from a program. */
 const MAX_CHECKPOINT_NAME = 512;
-/** Maximum further numbers of a progress line. */
-const MAX_METRICS = 32;
 
 /** The known progress of a job. */
 export interface SeenProgress {
@@ -177,6 +176,7 @@ function parse(text: string): Line | undefined {
 
 function progressOf(line: Line, atMs: number): ProgressRecord {
   const { step, total_steps: totalSteps } = line;
+  const metrics = furtherNumbers(line);
   const share = step !== undefined && totalSteps ? Math.min(1, step / totalSteps) : undefined;
   return {
     atMs,
@@ -190,17 +190,7 @@ function progressOf(line: Line, atMs: number): ProgressRecord {
     backend: line.backend,
     device: line.device,
     bytesPushed: line.bytes_pushed,
-    metrics: metricsOf(line),
+    metrics: Object.keys(metrics).length > 0 ? metrics : undefined,
     message: line.message?.slice(0, MAX_MESSAGE),
   };
-}
-
-/** The further numbers of a line, in its order. */
-function metricsOf(line: Line): ProgressRecord["metrics"] {
-  const numbers = Object.entries(line).filter(
-    ([name, value]) =>
-      Number.isFinite(value) && !Object.hasOwn(progressLine.shape, name) && name.length <= 64,
-  );
-  if (numbers.length === 0) return undefined;
-  return Object.fromEntries(numbers.slice(0, MAX_METRICS)) as Record<string, number>;
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
+import type { MetricHistory } from "../../records/metric-history.ts";
 import {
   encodeProgress,
   type ProgressFile,
@@ -9,6 +10,7 @@ import type { CheckpointLedger } from "./checkpoint-ledger.ts";
 
 interface ProgressReporterOptions {
   readonly file: ProgressFile;
+  readonly history: MetricHistory;
   readonly checkpoints: CheckpointLedger;
   /** The shortest time between two reports without a checkpoint. */
   readonly intervalMs: number;
@@ -26,6 +28,8 @@ export class ProgressReporter {
   #reportedAtMs = Number.NEGATIVE_INFINITY;
   /** A checkpoint that waits for its second copy. */
   #waiting: Latest | undefined;
+  /** Whether this process has read the file before. */
+  #isRead = false;
   #copying: Promise<void> = Promise.resolve();
   /** Checkpoints of another rank for which this one has reported that it is ready to leave. */
   keptCount = 0;
@@ -50,10 +54,21 @@ export class ProgressReporter {
     onStep: (step: number) => void,
     isLast: boolean,
   ): Promise<boolean> {
-    const lines = await this.#options.file.read();
+    const { file, history } = this.#options;
+    const recorded = this.#isRead ? [] : await this.#readRecorded();
+    const lines = await file.read();
     if (!isLeaseLive()) return false;
-    if (lines.length > 0) this.#onLines(lines, onStep);
+    await history.add(lines, file.offset, isLast);
+    if (recorded.length + lines.length > 0) this.#onLines([...recorded, ...lines], onStep);
     return this.#report(isLast);
+  }
+
+  /** The latest lines that an earlier process of this worker has recorded: they are reported again. */
+  async #readRecorded(): Promise<readonly ProgressLine[]> {
+    this.#isRead = true;
+    const { file, history } = this.#options;
+    const end = await history.resume();
+    return end > 0 ? file.read(end) : [];
   }
 
   /**

@@ -90,6 +90,17 @@ export interface GangPlaces {
   readonly nodes: readonly string[];
 }
 
+/** An adopted task runs already and needs no places. */
+export const NO_PLACES: GangPlaces = {
+  peers: [],
+  parameterServers: [],
+  readyServers: [],
+  nodes: [],
+  jobToken: new Uint8Array(),
+  ticket: "",
+  secretVariables: {},
+};
+
 /** A running task. */
 export interface TaskHandle {
   /** Identifies the task after a restart of this worker; JSON. */

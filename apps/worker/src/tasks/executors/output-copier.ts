@@ -4,7 +4,7 @@ import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "nod
 import { join, relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
-import { TASK_STREAMS } from "../../records/task-directory.ts";
+import { OUTPUT_STREAMS } from "../../records/task-directory.ts";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { inOwnTurn } from "./own-turn.ts";
 import { freshScan, type ProcessScan } from "./process-scan.ts";
@@ -66,7 +66,7 @@ export class OutputPipes {
   /** Makes them in the folder and removes their names. Rejects with a LaunchError. */
   static async open(directory: string): Promise<OutputPipes> {
     const folder = pipesFolder(directory);
-    const paths = TASK_STREAMS.map((name) => join(folder, `${name}.pipe`));
+    const paths = OUTPUT_STREAMS.map((name) => join(folder, `${name}.pipe`));
     try {
       mkdirSync(folder, { recursive: true, mode: 0o700 });
       for (const path of paths) rmSync(path, { force: true });
@@ -95,7 +95,7 @@ export class OutputPipes {
    */
   async copyTo(launch: LogFiles, mark: string): Promise<OutputCopier> {
     const { root } = launch;
-    const files = TASK_STREAMS.map((name) =>
+    const files = OUTPUT_STREAMS.map((name) =>
       openFileBeneathSync(root, relative(root, launch[name]), APPEND),
     );
     const [readOut, readErr] = this.#readEnds;

@@ -4,6 +4,7 @@ import type {
   DryRun,
   Job,
   JobExplanation,
+  JobMetrics,
   JobSummary,
   SubmittedJob,
 } from "@heddle/contracts/api/job-replies";
@@ -37,6 +38,20 @@ export interface JobEventOptions extends CallOptions {
   readonly after?: string | undefined;
   /** 1 to 1,000; 100 by default. */
   readonly limit?: number | undefined;
+}
+
+/** Which reported numbers to return. */
+export interface MetricOptions extends CallOptions {
+  /** One name, or several; all by default. */
+  readonly name?: string | readonly string[] | undefined;
+  /** The first and the last step. */
+  readonly from?: number | undefined;
+  readonly to?: number | undefined;
+  /** The most points of each number, 2 to 2,000; 500 by default. */
+  readonly points?: number | undefined;
+  readonly attempt?: number | undefined;
+  /** 0 by default. */
+  readonly rank?: number | undefined;
 }
 
 /** Jobs: `heddle.jobs`. */
@@ -100,6 +115,12 @@ export class Jobs {
   /** The log lines of its tasks. */
   logs(id: string, options: LogOptions = {}): AsyncGenerator<LogEntry, void> {
     return readLogs(this.#transport, id, options);
+  }
+
+  /** The numbers that a task of it has reported, by step. */
+  metrics(id: string, { signal, name, ...range }: MetricOptions = {}): Promise<JobMetrics> {
+    const query = { ...range, name: name === undefined ? undefined : [name].flat().join(",") };
+    return this.#transport.json({ method: "GET", path: `${pathOf(id)}/metrics`, query, signal });
   }
 
   /** The artifacts of its latest attempt, by rank and name. */
