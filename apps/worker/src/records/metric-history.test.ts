@@ -84,7 +84,10 @@ test("metrics: lines without a step are counted, or belong to the one before", a
 test("metrics: names have a limit, and any of them is only a name", async () => {
   const kept = new Kept();
   const history = new MetricHistory(kept, never);
-  const line = JSON.parse('{"__proto__": 1, "toString": 2, "a\\n[1]": 3}') as Record<string, number>;
+  const line = JSON.parse('{"__proto__": 1, "toString": 2, "a\\n[1]": 3}') as Record<
+    string,
+    number
+  >;
   await history.add([line], 1, false);
   expect(
     Object.entries(kept.records[0]?.values ?? {}).map(([name, { max }]) => [name, max]),
