@@ -6,6 +6,7 @@ export function addJobs(program: Command, lazy: Lazy): void {
   const jobs = program.command("jobs").description("manage jobs");
   addSubmission(jobs, lazy);
   addReaders(jobs, lazy);
+  addOutputs(jobs, lazy);
   addChanges(jobs, lazy);
   addWorkers(program, lazy);
   addQueues(program, lazy);
@@ -65,6 +66,20 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     .argument("<job>", "job id or name")
     .action(lazy(async () => (await import("./commands/jobs/jobs.ts")).getJob));
   jobs
+    .command("watch")
+    .description("show the updates of a job until it ends")
+    .argument("<job>", "job id or name")
+    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
+  jobs
+    .command("wait")
+    .description("wait until a job ends; exits with 8 unless it succeeds")
+    .argument("<job>", "job id or name")
+    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
+}
+
+/** What tasks leave: lines, numbers and files. */
+function addOutputs(jobs: Command, lazy: Lazy): void {
+  jobs
     .command("logs")
     .description("print the logs of a job")
     .argument("<job>", "job id or name")
@@ -100,16 +115,6 @@ function addReaders(jobs: Command, lazy: Lazy): void {
     )
     .option("--rank <n>", "rank of the task (default: the lowest that has it)")
     .action(lazy(async () => (await import("./commands/jobs/job-artifacts.ts")).jobArtifacts));
-  jobs
-    .command("watch")
-    .description("show the updates of a job until it ends")
-    .argument("<job>", "job id or name")
-    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).watchJob));
-  jobs
-    .command("wait")
-    .description("wait until a job ends; exits with 8 unless it succeeds")
-    .argument("<job>", "job id or name")
-    .action(lazy(async () => (await import("./commands/jobs/job-watch.ts")).waitForJob));
 }
 
 function addChanges(jobs: Command, lazy: Lazy): void {

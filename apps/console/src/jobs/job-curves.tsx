@@ -36,7 +36,7 @@ export function JobCurves({ job }: { readonly job: Job }) {
   );
 }
 
-/** What stands for many values shows their extremes. */
+/** A point of many values shows their extremes. */
 function drawn({ step: x, count, min, max, mean }: MetricPoint): readonly SeriesPoint[] {
   if (count === 1) return [{ x, y: mean }];
   return [min, max, mean].map((y) => ({ x, y }));

@@ -18,7 +18,7 @@ export function responseDrained(raw: ServerResponse): Promise<void> {
   });
 }
 
-/** Aborts when the answer is over, or its client has disconnected. */
+/** Aborts when the answer has ended, or its client has disconnected. */
 export function closedSignal(reply: FastifyReply): AbortSignal {
   const gone = new AbortController();
   reply.raw.once("close", () => gone.abort());

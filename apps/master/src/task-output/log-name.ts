@@ -2,10 +2,10 @@ import { AppError } from "@heddle/base/errors";
 import type { LogFile } from "@heddle/contracts/generated/heddle/v1/LogFile";
 
 /** What the program of a task writes. */
-export const OUTPUT_STREAMS = ["stdout", "stderr"] as const;
-export type OutputStream = (typeof OUTPUT_STREAMS)[number];
+export const LOG_STREAMS = ["stdout", "stderr"] as const;
+export type OutputStream = (typeof LOG_STREAMS)[number];
 /** All that workers ship: `metrics` has lines of libs/contracts/src/metrics/metric-record.ts. */
-const STREAMS = [...OUTPUT_STREAMS, "metrics"] as const;
+const STREAMS = [...LOG_STREAMS, "metrics"] as const;
 export type LogStream = (typeof STREAMS)[number];
 
 /** One stream of one task; a replacement of the task has its own. */

@@ -361,7 +361,7 @@ export class Task {
     if (await this.streams.observe(() => this.#now())) this.#context.onChange("output");
   }
 
-  /** Undefined once its lease is over: what it wrote then does not count. */
+  /** Undefined once its lease has expired: what it wrote then does not count. */
   #now(): number | undefined {
     return this.#context.lease.isLive ? Date.now() : undefined;
   }

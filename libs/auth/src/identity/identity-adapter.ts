@@ -11,7 +11,7 @@ export interface TokenUser {
 
 /** The port to what says who the users are: the tokens of an identity provider. */
 export interface IdentityAdapter {
-  /** Whether a text has the form of its tokens; API keys have not. Reads no key and asks nobody. */
+  /** Whether a text has the form of its tokens; API keys have not. It makes no calls. */
   recognizes(text: string): boolean;
   /**
    * The user. Rejects with `invalid_api_key` and a reason without a part of the token, or with

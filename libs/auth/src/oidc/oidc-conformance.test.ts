@@ -15,7 +15,7 @@ identityConformance("OpenID Connect", async () => {
   const server = new KeyServer();
   await server.start();
   const key = await server.addKey("k1");
-  const stranger = await signingKey("k1");
+  const foreignKey = await signingKey("k1");
   const adapterOf = (jwksUri?: string) =>
     new TokenVerifier(
       {
@@ -40,7 +40,7 @@ identityConformance("OpenID Connect", async () => {
     issue: (claims) => signedToken(key, claimsOf(claims)),
     issueExpired: (claims) => signedToken(key, claimsOf(claims, { iat: 1, exp: 2 })),
     issueForAnother: (claims) => signedToken(key, claimsOf(claims, { aud: "other" })),
-    forge: (claims) => signedToken(stranger, claimsOf(claims)),
+    forge: (claims) => signedToken(foreignKey, claimsOf(claims)),
     unreachable: () => adapterOf("http://127.0.0.1:9/keys"),
     close: () => server.close(),
   };

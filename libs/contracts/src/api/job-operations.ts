@@ -121,11 +121,11 @@ const logsQuery = z.object({
 
 export type LogsQuery = z.output<typeof logsQuery>;
 
-const stepExpected = "expected a step, as 100";
+const STEP_EXPECTED = "expected a step, as 100";
 const stepParameter = z
-  .string(stepExpected)
-  .max(32, stepExpected)
-  .regex(/^-?\d+(\.\d+)?$/, stepExpected)
+  .string(STEP_EXPECTED)
+  .max(32, STEP_EXPECTED)
+  .regex(/^-?\d+(\.\d+)?$/, STEP_EXPECTED)
   .transform(Number)
   .optional();
 

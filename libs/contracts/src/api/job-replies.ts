@@ -101,7 +101,7 @@ export const jobSummarySchema = z
 export type JobSummary = DataOf<typeof jobSummarySchema>;
 
 const metricPointSchema = z.object({
-  step: z.number().describe("The last of the steps that the point stands for."),
+  step: z.number().describe("The last of its steps."),
   time,
   count: z.int().describe("Values of these steps."),
   min: z.number(),

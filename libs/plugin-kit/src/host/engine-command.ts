@@ -8,7 +8,7 @@ const PROGRAM = fileURLToPath(
 );
 const START_TIMEOUT_MS = 60_000;
 
-/** What the engine's process is told, beside the places that its starter fills in. */
+/** The plugin and its engine, which the process loads. */
 export interface EngineOrders {
   readonly entry: HostedEntry;
   readonly engine: string;

@@ -36,7 +36,7 @@ function pairs({ series }: JobMetrics, name: string): (readonly [number, number]
 const range = (from: number, to: number, value: number) =>
   Array.from({ length: to + 1 - from }, (_, i) => [from + i, value] as const);
 
-test("metrics: the whole curve, while it runs, after its end and after a restart of all", async () => {
+test("metrics: the whole curve, in a run, after its end and after a restart", async () => {
   const go = join(cluster.masters.folder, "go");
   const attempts = [
     `if [ $HEDDLE_ATTEMPT = 1 ]; then ${steps(1, 300, "1")}; exit 1; fi`,

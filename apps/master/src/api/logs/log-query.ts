@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import type { LogsQuery } from "@heddle/contracts/api/job-operations";
 import { readCursor } from "../../task-output/log-cursor.ts";
-import { OUTPUT_STREAMS } from "../../task-output/log-name.ts";
+import { LOG_STREAMS } from "../../task-output/log-name.ts";
 import type { LogQuery } from "../../task-output/log-reader.ts";
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -23,7 +23,7 @@ export function logQuery(
     attempt: attempt === "all" ? undefined : attempt,
     fromAttempt: attempt === "all" ? 1 : undefined,
     ranks: rank,
-    streams: OUTPUT_STREAMS.filter((name) => stream === "both" || stream === name),
+    streams: LOG_STREAMS.filter((name) => stream === "both" || stream === name),
     tail,
     sinceMs: timeOf(since),
     untilMs: timeOf(until),

@@ -66,7 +66,7 @@ test("curves: a range of steps and some names, with all names beside them", () =
   ]);
 });
 
-test("curves: names and points of an answer have limits, and extremes of steps do no harm", () => {
+test("curves: names and points have limits, and extremes of steps do no harm", () => {
   const curves = new MetricCurves({ points: 2_000 });
   const far = [0, 1, -1e308, 1e308, 5e-324, 2 ** 53];
   for (let i = 0; i < 400; i++) {

@@ -73,7 +73,7 @@ test("engine of a plugin: an answer ends at its length, and at its stop text", a
   expect(stopped.choices[0]?.message.content).toBe("You said on to pol");
 });
 
-test("engine of a plugin: refusals and faults are told apart, and it is told no secrets", async () => {
+test("engine of a plugin: refusals and faults differ, and it sees no secrets", async () => {
   await expect(ask("refuse")).rejects.toMatchObject({ status: 400, message: /not that word/ });
   await expect(ask("hello", { n: 2 })).rejects.toMatchObject({ status: 400 });
   await expect(ask("throw")).rejects.toMatchObject({ status: 502 });
