@@ -105,11 +105,10 @@ function positive(
   if (high?.isNegative) return [];
   const isFromZero = low === undefined || low.isNegative;
   const from: Bound = isFromZero ? { ...ZERO, isOpen: isMinus } : low;
-  const to: Bound = high ?? {
-    whole: from.whole > LARGEST ? from.whole * 10n : LARGEST,
-    fraction: "",
-    isOpen: false,
-  };
+  const isLarge = from.whole > LARGEST;
+  const most: Bound = { whole: isLarge ? from.whole * 10n : LARGEST, fraction: "", isOpen: false };
+  // A bound of hundreds of digits is met by numbers of fewer.
+  const to = high === undefined || (high.whole > LARGEST && !isLarge) ? most : high;
   // Minus zero is zero: it is written without the sign.
   const isZeroLow = from.whole === 0n && from.fraction === "";
   const start = isMinus && isZeroLow ? { ...from, isOpen: true } : from;

@@ -111,6 +111,34 @@ export class GrammarBuilder {
   }
 }
 
+/** From the root the nodes because of which it has no text, one in the other; none where it has one. */
+export function barrenPath({ root, nodes, heights }: GrammarProgram): number[] {
+  const path: number[] = [];
+  const isBarren = (id: number) => heights[id] === Number.POSITIVE_INFINITY;
+  let next: number | undefined = root;
+  while (next !== undefined && isBarren(next) && !path.includes(next)) {
+    path.push(next);
+    next = childrenOf(nodes[next] as GrammarNode).find(isBarren);
+  }
+  return path;
+}
+
+function childrenOf(node: GrammarNode): readonly number[] {
+  switch (node.kind) {
+    case "text":
+      return [];
+    case "sequence":
+      return node.parts;
+    case "choice":
+      return node.options;
+    case "repeat":
+      return [node.part];
+    default:
+      node satisfies never;
+      throw new TypeError("a node has no known kind");
+  }
+}
+
 /** The smallest solution, found by repeating until nothing changes. */
 function heightsOf(nodes: readonly GrammarNode[]): number[] {
   const heights = nodes.map(() => Number.POSITIVE_INFINITY);

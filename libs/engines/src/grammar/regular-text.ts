@@ -100,6 +100,11 @@ export function words(texts: readonly string[]): TextSet {
   });
 }
 
+/** Whether the text is in the set. */
+export function hasText(texts: TextSet, text: string): boolean {
+  return texts.test(Array.from(text, (c) => c.codePointAt(0) as number));
+}
+
 /** Whether the set has no text. */
 export function isEmpty(texts: TextSet): boolean {
   return texts.isEmpty;

@@ -2,10 +2,11 @@ import { FORMATS } from "./formats.ts";
 import { ANY_CHARACTER, JsonTexts, SPACE } from "./json-texts.ts";
 import { multiplesOf } from "./multiple-text.ts";
 import { numberPattern, spellingsOf } from "./number-text.ts";
-import { GrammarBuilder, type GrammarProgram, GrammarTooLarge } from "./program.ts";
+import { barrenPath, GrammarBuilder, type GrammarProgram, GrammarTooLarge } from "./program.ts";
 import {
   both,
   complementOf,
+  hasText,
   isEmpty,
   lacking,
   literalPattern,
@@ -24,6 +25,7 @@ import {
   type JsonType,
   keywordsOf,
   type Located,
+  membersOf,
   openShape,
   type SchemaShape,
 } from "./schema-shape.ts";
@@ -59,6 +61,8 @@ export class SchemaGrammar {
   /** Those of several schemas at once, by the ids of these. */
   readonly #mergedNodes = new Map<string, number>();
   readonly #ids = new Map<unknown, number>();
+  /** Where in the document nodes come from. */
+  readonly #places = new Map<number, string>();
   #anything: number | undefined;
 
   constructor(builder: GrammarBuilder, document: unknown) {
@@ -129,7 +133,7 @@ export class SchemaGrammar {
     const options = this.#reader.shapesOfAll(schemas).map((shape) => {
       const { minLength, maxLength, pointer } = shape;
       if (shape.values !== undefined) {
-        const valid = shape.values.filter((value) => this.#reader.allows(shape, value));
+        const valid = this.#validOf(shape.values, shape);
         const texts = valid.map(String).filter((text) => !text.includes(ELEMENT_CLOSE));
         return texts.length === 0 ? this.#builder.never() : this.#texts.anyOf(texts);
       }
@@ -148,14 +152,20 @@ export class SchemaGrammar {
   }
 
   #productive(root: number): number {
-    const { heights } = this.#builder.build(root);
-    if (heights[root] === Number.POSITIVE_INFINITY) {
-      throw new SchemaFault("", "no value is valid: it contradicts itself or never ends");
-    }
-    return root;
+    const path = barrenPath(this.#builder.build(root));
+    if (path.length === 0) return root;
+    const place = path.findLast((node) => this.#places.has(node));
+    const pointer = place === undefined ? "" : (this.#places.get(place) as string);
+    throw new SchemaFault(pointer, "no value is valid: it contradicts itself or never ends");
   }
 
   #value(located: Located): number {
+    const node = this.#valueOf(located);
+    if (!this.#places.has(node)) this.#places.set(node, located.pointer);
+    return node;
+  }
+
+  #valueOf(located: Located): number {
     if (isNothing(located)) return this.#builder.never();
     if (located.isNegated) return this.#merged([located]);
     const keywords = keywordsOf(located);
@@ -228,9 +238,17 @@ export class SchemaGrammar {
   }
 
   #ofValues(values: readonly unknown[], shape: SchemaShape): number {
-    const valid = values.filter((value) => this.#reader.allows(shape, value));
+    const valid = this.#validOf(values, shape);
     if (valid.length === 0) return this.#builder.never();
     return this.#texts.anyOf(valid.map((value) => JSON.stringify(value)));
+  }
+
+  #validOf(values: readonly unknown[], shape: SchemaShape): readonly unknown[] {
+    const allowed = values.filter((value) => this.#reader.allows(shape, value));
+    if (!allowed.some((value) => typeof value === "string")) return allowed;
+    const texts = this.#restricted(shape);
+    if (texts === undefined) return allowed;
+    return allowed.filter((value) => typeof value !== "string" || hasText(texts, value));
   }
 
   #ofType(name: JsonType, shape: SchemaShape): number {
@@ -475,21 +493,4 @@ function refuseExcluded({ excluded }: SchemaShape, isOfKind: (value: unknown) =>
     value.pointer,
     "objects and arrays in enum or const within not are not supported",
   );
-}
-
-interface Member {
-  readonly name: string;
-  readonly schemas: readonly Located[];
-  readonly isRequired: boolean;
-}
-
-/** Those that have a schema, and those that are required without one. */
-function membersOf({ properties, required, additional }: SchemaShape): Member[] {
-  const named = [...properties].map(([name, schemas]) => ({
-    name,
-    schemas,
-    isRequired: required.has(name),
-  }));
-  const others = [...required].filter((name) => !properties.has(name));
-  return [...named, ...others.map((name) => ({ name, schemas: additional, isRequired: true }))];
 }

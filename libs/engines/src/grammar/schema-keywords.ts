@@ -1,6 +1,12 @@
 import { ANNOTATING_FORMATS, FORMATS } from "./formats.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
-import { type JsonType, type Located, openShape, type SchemaShape } from "./schema-shape.ts";
+import {
+  canonical,
+  type JsonType,
+  type Located,
+  openShape,
+  type SchemaShape,
+} from "./schema-shape.ts";
 
 const TYPES: ReadonlySet<string> = new Set<JsonType>([
   ...(["null", "boolean", "integer", "number", "string", "object", "array"] as const),
@@ -99,10 +105,12 @@ export class KeywordReader {
 
   values(): readonly unknown[] | undefined {
     const { const: value, enum: values } = this.#keywords;
-    if ("const" in this.#keywords) return [value];
-    if (values === undefined) return undefined;
-    if (!Array.isArray(values)) throw this.#fault("enum", "expected a list of values");
-    return values;
+    if (values !== undefined && !Array.isArray(values)) {
+      throw this.#fault("enum", "expected a list of values");
+    }
+    if (!("const" in this.#keywords)) return values;
+    const isListed = values?.some((each) => canonical(each) === canonical(value)) ?? true;
+    return isListed ? [value] : [];
   }
 
   numberBounds() {

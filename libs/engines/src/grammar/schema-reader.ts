@@ -1,4 +1,3 @@
-import { FORMATS } from "./formats.ts";
 import { isMultipleOf } from "./multiple-text.ts";
 import { keywordViolations, negated } from "./schema-complement.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
@@ -115,7 +114,7 @@ export class SchemaReader {
     return JSON.stringify(flat(says)) === JSON.stringify(flat(open));
   }
 
-  /** Whether a value of `enum` or `const` is one that the rest of the shape allows. */
+  /** Whether a value of `enum` or `const` is one that the rest of the shape allows, but for patterns and formats. */
   allows(shape: SchemaShape, value: unknown): boolean {
     const type = typeOf(value);
     const { types } = shape;
@@ -124,10 +123,15 @@ export class SchemaReader {
     const text = canonical(value);
     if (shape.excluded.some(({ schema }) => canonical(schema) === text)) return false;
     if (typeof value === "number") return isWithin(shape, value);
-    if (typeof value === "string") return matches(shape, value);
-    if (type !== "object" && type !== "array") return true;
-    const isPlain = shape.properties.size + shape.required.size + shape.prefix.length === 0;
-    if (isPlain && shape.items.length + shape.additional.length === 0) return true;
+    if (typeof value === "string") return isCounted(shape, "Length", [...value].length);
+    if (typeof value !== "object" || value === null) return true;
+    const [of, { length }] = Array.isArray(value)
+      ? (["Items", value] as const)
+      : (["Properties", Object.keys(value)] as const);
+    if (!isCounted(shape, of, length)) return false;
+    const named = shape.properties.size + shape.required.size + shape.names.length;
+    const elements = shape.prefix.length + shape.items.length;
+    if (named + shape.additional.length + elements === 0) return true;
     throw new SchemaFault(
       shape.pointer,
       "objects and arrays in enum or const beside keywords for them are not supported",
@@ -361,15 +365,10 @@ function isWithin(shape: SchemaShape, value: number): boolean {
   );
 }
 
-function matches(shape: SchemaShape, value: string): boolean {
-  const { minLength, maxLength, patterns, formats, lackedPatterns } = shape;
-  const { length } = [...value];
-  if (length < minLength || length > maxLength) return false;
-  return (
-    !lackedPatterns.some(({ schema }) => new RegExp(schema as string, "u").test(value)) &&
-    patterns.every(({ schema }) => new RegExp(schema as string, "u").test(value)) &&
-    formats.every(({ schema }) =>
-      new RegExp(`^(?:${FORMATS.get(schema as string)})$`, "u").test(value),
-    )
-  );
+function isCounted(
+  shape: SchemaShape,
+  of: "Length" | "Items" | "Properties",
+  count: number,
+): boolean {
+  return count >= shape[`min${of}`] && count <= shape[`max${of}`];
 }

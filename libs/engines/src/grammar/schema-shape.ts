@@ -174,6 +174,24 @@ export function areDisjoint(a: SchemaShape, b: SchemaShape): boolean {
   return isOfObjects(a) && isOfObjects(b) && haveDisjointMember(a, b);
 }
 
+/** A member that a shape names. */
+interface Member {
+  readonly name: string;
+  readonly schemas: readonly Located[];
+  readonly isRequired: boolean;
+}
+
+/** Those that have a schema, and those that are required without one. */
+export function membersOf({ properties, required, additional }: SchemaShape): Member[] {
+  const named = [...properties].map(([name, schemas]) => ({
+    name,
+    schemas,
+    isRequired: required.has(name),
+  }));
+  const others = [...required].filter((name) => !properties.has(name));
+  return [...named, ...others.map((name) => ({ name, schemas: additional, isRequired: true }))];
+}
+
 function isOfObjects({ types }: SchemaShape): boolean {
   return types?.size === 1 && types.has("object");
 }
