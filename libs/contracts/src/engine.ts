@@ -6,6 +6,7 @@ import type {
   StageDtype,
   StageLoad,
 } from "./models/model-division.ts";
+import type { UpstreamSpec } from "./models/upstream-spec.ts";
 
 /**
  * The interface of an inference engine. The same types are used on the whole path: master -> (gRPC,
@@ -300,6 +301,11 @@ export const DETERMINISTIC_MODES = ["request", "seed", "always"] as const;
 
 export type DeterministicMode = (typeof DETERMINISTIC_MODES)[number];
 
+/** 16 bits a number, or 8.5 in blocks of 32. */
+export const KV_DTYPES = ["f16", "q8_0"] as const;
+
+export type KvDtype = (typeof KV_DTYPES)[number];
+
 export interface DecodingOptions {
   /** Tokens predicted from the prompt and computed at once, 0..16; 0 for none. */
   readonly draftTokens?: number | undefined;
@@ -320,51 +326,11 @@ export interface EngineOptions extends DeviceOptions {
   /** Prompt tokens processed per step while any request decodes. */
   readonly prefillBudgetTokens?: number | undefined;
   readonly decoding?: DecodingOptions | undefined;
+  /** Of the numbers in the KV cache; `f16` if absent. */
+  readonly kvDtype?: KvDtype | undefined;
   /** A jinja template that replaces the one in the file. */
   readonly chatTemplate?: string | undefined;
   readonly stageDtype?: StageDtype | undefined;
-}
-
-/** What the server of an upstream understands beyond OpenAI's contract. */
-export const UPSTREAM_DIALECTS = [
-  "openai",
-  "vllm",
-  "sglang",
-  "llama-server",
-  "tgi",
-  "heddle",
-] as const;
-
-export type UpstreamDialect = (typeof UPSTREAM_DIALECTS)[number];
-
-/** What an upstream is probed with. */
-export const UPSTREAM_PROBES = ["chat", "completions", "embeddings"] as const;
-
-export type UpstreamProbe = (typeof UPSTREAM_PROBES)[number];
-
-/** An OpenAI-compatible server: at an address, or as a command that the worker starts. */
-export interface UpstreamSpec {
-  /** As `https://api.openai.com/v1`; absent with `command`. */
-  readonly baseUrl?: string | undefined;
-  /** A command's name in the worker's configuration; absent with `baseUrl`. */
-  readonly command?: string | undefined;
-  /** The server's id of the model. */
-  readonly model: string;
-  readonly dialect: UpstreamDialect;
-  /** A key's name in the worker's configuration. */
-  readonly apiKey?: string | undefined;
-  readonly probe: UpstreamProbe;
-  /** Sequences that it is asked for at once. */
-  readonly maxConcurrency: number;
-  readonly connectTimeoutMs: number;
-  /** From the request to the first event of its answer. */
-  readonly firstByteTimeoutMs: number;
-  /** Between two pieces of an answer. */
-  readonly idleTimeoutMs: number;
-  /** Further tries of a request before the first byte of its answer. */
-  readonly maxRetries: number;
-  /** An upstream that was idle this long is probed. */
-  readonly probeIntervalMs: number;
 }
 
 /** A file for libllama, with the options of the engine. */

@@ -2,11 +2,11 @@ import {
   CHAT_TEMPLATE_ORIGINS,
   DETERMINISTIC_MODES,
   type DeploymentSpec,
+  KV_DTYPES,
   type ReplicaStatus,
-  UPSTREAM_DIALECTS,
-  UPSTREAM_PROBES,
 } from "@heddle/contracts/engine";
 import { SPLIT_MODES, STAGE_DTYPES } from "@heddle/contracts/models/model-division";
+import { UPSTREAM_DIALECTS, UPSTREAM_PROBES } from "@heddle/contracts/models/upstream-spec";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
@@ -85,6 +85,7 @@ const options = merged(
   optional("device", fc.string()),
   optional("gpuLayers", fc.integer({ min: -1, max: 200 })),
   optional("chatTemplate", fc.string()),
+  optional("kvDtype", fc.constantFrom(...KV_DTYPES)),
   optional("stageDtype", fc.constantFrom(...STAGE_DTYPES)),
 );
 const weights = merged(

@@ -7,11 +7,9 @@ import {
   type EngineInfo,
   type EngineLoad,
   type EngineOptions,
+  KV_DTYPES,
   type ReplicaPhase,
   type ReplicaStatus,
-  UPSTREAM_DIALECTS,
-  UPSTREAM_PROBES,
-  type UpstreamSpec,
   type WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { DecodingOptions__Output } from "@heddle/contracts/generated/heddle/v1/DecodingOptions";
@@ -33,6 +31,11 @@ import {
   SPLIT_MODES,
   STAGE_DTYPES,
 } from "@heddle/contracts/models/model-division";
+import {
+  UPSTREAM_DIALECTS,
+  UPSTREAM_PROBES,
+  type UpstreamSpec,
+} from "@heddle/contracts/models/upstream-spec";
 
 /** The load of a replica without a running engine. */
 export const emptyLoad: Required<Omit<EngineLoad, "stage">> = {
@@ -170,6 +173,7 @@ export function decodeWeights(message: Weights__Output | null): WeightsSpec {
 export function decodeOptions(message: EngineOptions__Output): EngineOptions {
   const { contextTokens, kvTokens, maxSequences, maxQueued, threads } = message;
   const { prefillBudgetTokens, decoding, device, gpuLayers, chatTemplate } = message;
+  const kvDtype = KV_DTYPES.find((dtype) => dtype === message.kvDtype);
   const stageDtype = STAGE_DTYPES.find((dtype) => dtype === message.stageDtype);
   return {
     ...(contextTokens !== undefined && { contextTokens }),
@@ -182,6 +186,7 @@ export function decodeOptions(message: EngineOptions__Output): EngineOptions {
     ...(device !== undefined && { device }),
     ...(gpuLayers !== undefined && { gpuLayers }),
     ...(chatTemplate !== undefined && { chatTemplate }),
+    ...(kvDtype && { kvDtype }),
     ...(stageDtype && { stageDtype }),
   };
 }

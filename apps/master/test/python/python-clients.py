@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 
 import openai
 import pydantic
@@ -64,6 +65,34 @@ def official():
         "completed": client.completions.create(model=model, prompt="a", max_tokens=4).object,
         "moderated": isinstance(scores.self_harm_intent, float),
     }
+
+
+def batched():
+    """Two calls as a batch: how each ended, and the texts of its results."""
+    lines = [
+        {
+            "custom_id": str(at),
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {
+                "model": model,
+                "messages": [{"role": "user", "content": "hello"}],
+                "max_tokens": 4,
+            },
+        }
+        for at in range(2)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    file = client.files.create(file=("lines.jsonl", text.encode()), purpose="batch")
+    batch = client.batches.create(
+        input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h"
+    )
+    until = time.monotonic() + 90
+    while batch.status not in ("completed", "failed", "expired") and time.monotonic() < until:
+        time.sleep(0.5)
+        batch = client.batches.retrieve(batch.id)
+    results = client.files.content(batch.output_file_id).text.splitlines()
+    return [batch.status, sorted(json.loads(each)["custom_id"] for each in results)]
 
 
 def structured():
@@ -151,7 +180,7 @@ def claude():
     }
 
 
-met = {"missing": [], "openai": official()}
+met = {"missing": [], "openai": {**official(), "batched": batched()}}
 for package, name, run in (
     ("instructor", "instructor", structured),
     ("agents", "openai-agents", lambda: asyncio.run(agents())),

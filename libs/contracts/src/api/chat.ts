@@ -199,6 +199,13 @@ export const chatCompletionRequest = z
       .enum(REASONING_EFFORTS)
       .nullish()
       .describe("Of a model that reasons; else a 400, but for `none`."),
+    // vLLM's.
+    thinking_token_budget: z
+      .int()
+      .min(0)
+      .max(MAX_VOCABULARY)
+      .nullish()
+      .describe("Tokens after which the reasoning is ended; a 400 where that cannot be done."),
   })
   .meta({ id: "CreateChatCompletionRequest" });
 

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { CHAT_TEMPLATE_ORIGINS, DETERMINISTIC_MODES, UPSTREAM_DIALECTS } from "../engine.ts";
+import { CHAT_TEMPLATE_ORIGINS, DETERMINISTIC_MODES, KV_DTYPES } from "../engine.ts";
 import { PLACEMENT_MODES, SPLIT_MODES, STAGE_DTYPES } from "../models/model-division.ts";
+import { UPSTREAM_DIALECTS } from "../models/upstream-spec.ts";
 import { errorResponse } from "./errors.ts";
 import { WEIGHT_SOURCES } from "./meanings/models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -215,6 +216,12 @@ export const registerModelRequest = z
           .optional(),
         gpu_layers: z.int().min(-1).max(10_000).optional(),
         chat_template: z.string().max(65_536).optional(),
+        kv_dtype: z
+          .enum(KV_DTYPES)
+          .optional()
+          .describe(
+            "Of the KV cache: `f16`, the default, or `q8_0`, about half as large and inexact.",
+          ),
         stage_dtype: z
           .enum(STAGE_DTYPES)
           .optional()

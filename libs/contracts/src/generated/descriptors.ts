@@ -1792,6 +1792,10 @@ export const DESCRIPTORS = `{
         "stageDtype": {
          "type": "string",
          "id": 11
+        },
+        "kvDtype": {
+         "type": "string",
+         "id": 12
         }
        }
       },

@@ -1,9 +1,9 @@
-/** How llama.cpp divides a model over GPUs: whole layers, rows of tensors, or not at all. */
 /** How the stages of a divided model send each other numbers; `f32` if an option leaves it open. */
 export const STAGE_DTYPES = ["f32", "bf16"] as const;
 
 export type StageDtype = (typeof STAGE_DTYPES)[number];
 
+/** How llama.cpp divides a model over GPUs: whole layers, rows of tensors, or not at all. */
 export const SPLIT_MODES = ["none", "layer", "row"] as const;
 
 type SplitMode = (typeof SPLIT_MODES)[number];

@@ -18,11 +18,16 @@ export const SHAPE: Omit<LlamaShape, "contextTokens"> = {
   ropeBase: 10_000,
 };
 
-/** What may differ from the ordinary tiny model. */
-interface TinyModelOptions {
-  readonly seed?: number;
+interface TinyShape {
   readonly contextTokens?: number;
   readonly blocks?: number;
+  /** Of attention, with one for keys and values. */
+  readonly heads?: number;
+}
+
+/** What may differ from the ordinary tiny model. */
+interface TinyModelOptions extends TinyShape {
+  readonly seed?: number;
   /** Null for a file without one. */
   readonly chatTemplate?: string | null;
   /** Other texts for tokens, by their ordinary texts. */
@@ -41,12 +46,13 @@ interface TinyModelOptions {
  */
 export async function writeTinyModel(path: string, options: TinyModelOptions = {}): Promise<void> {
   const { seed = 1234, contextTokens = 4096, chatTemplate, controls = {} } = options;
-  const { blocks = SHAPE.blocks } = options;
+  const { blocks = SHAPE.blocks, heads } = options;
+  const attention = heads === undefined ? {} : { heads, kvHeads: 1 };
   const vocabulary = options.vocabulary ?? byteVocabulary(frequentPairs());
   const random = seededRandom(seed);
   await writeLlamaModel(path, {
     name: "tiny random model",
-    shape: { ...SHAPE, blocks, contextTokens },
+    shape: { ...SHAPE, ...attention, blocks, contextTokens },
     vocabulary: {
       ...vocabulary,
       tokens: vocabulary.tokens.map((text) => controls[text] ?? text),

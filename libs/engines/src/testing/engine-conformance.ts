@@ -8,6 +8,7 @@ export interface ConformanceLimits {
   readonly requiredCalls?: false;
   readonly minTokens?: false;
   readonly embeddings?: false;
+  readonly echo?: false;
 }
 
 const PROMPT = "The quick brown fox";
@@ -118,6 +119,39 @@ function keepsConstraints(at: Opened, limits: ConformanceLimits): void {
       expect(top.map((each) => each.logprob)).toEqual(
         top.map((each) => each.logprob).toSorted((a, b) => b - a),
       );
+    }
+  });
+
+  it("echo: the prompt once, each token scored, or refused by its name", async () => {
+    for (const prompt of [PROMPT, [...Buffer.from(PROMPT)].map(byteToken)]) {
+      let echoed = "";
+      const scores: number[] = [];
+      const { answer } = at().submit(
+        {
+          prompt,
+          echo: true,
+          topLogprobs: 1,
+          choices: 2,
+          maxTokens: 3,
+          sampling: { temperature: 1, seed: 2, logitBias: NO_END },
+        },
+        (event) => {
+          if (event.type !== "prompt") return;
+          echoed += event.text;
+          scores.push(...(event.logprobs ?? []).map(({ logprob }) => logprob));
+        },
+      );
+      const { error, order, logprobs, usage } = await answer;
+      if (limits.echo === false) {
+        expect(error).toMatchObject({ code: "unsupported_parameter", param: "echo" });
+        continue;
+      }
+      expect(error).toBeUndefined();
+      expect(echoed).toBe(PROMPT);
+      expect(scores).toHaveLength(usage?.promptTokens ?? 0);
+      expect(scores.slice(1).every((score) => score < 0)).toBe(true);
+      expect(order.lastIndexOf("prompt")).toBeLessThan(order.indexOf("delta"));
+      expect(logprobs.map((each) => each.length)).toEqual([3, 3]);
     }
   });
 

@@ -6,10 +6,11 @@ import type {
   Usage,
 } from "@heddle/contracts/engine";
 import type { Dialect } from "./dialects.ts";
-import { tokenLogprobs } from "./logprobs.ts";
+import { EchoedPrompt, type ScoredText } from "./echoed-prompt.ts";
+import { textOffsets, tokenLogprobs } from "./logprobs.ts";
 import { UpstreamChoice } from "./upstream-choice.ts";
 import { garbage, streamedFault } from "./upstream-fault.ts";
-import { isObject, type JsonObject, usageOf } from "./upstream-json.ts";
+import { isObject, type JsonObject, optionalText, usageOf } from "./upstream-json.ts";
 
 /** TGI has names of its own for an end token and for a stop text. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
@@ -30,6 +31,7 @@ export class AnswerReader {
   readonly #dialect: Dialect;
   readonly #isChat: boolean;
   readonly #hasLogprobs: boolean;
+  readonly #echo: EchoedPrompt | undefined;
   readonly #stops: readonly string[];
   readonly #choices: readonly UpstreamChoice[];
   #isStarted = false;
@@ -45,6 +47,8 @@ export class AnswerReader {
     this.#dialect = dialect;
     this.#isChat = request.input.kind === "chat";
     this.#hasLogprobs = request.topLogprobs !== undefined;
+    const { input, echo, choices } = request;
+    this.#echo = echo && input.kind !== "chat" ? new EchoedPrompt(input, choices) : undefined;
     this.#stops = request.stop;
     this.#choices = Array.from(
       { length: request.choices },
@@ -104,15 +108,17 @@ export class AnswerReader {
     const index = value["index"] ?? 0;
     const choice = this.#choices[index as number];
     if (!choice || choice.isFinished) throw garbage(`a choice ${index} that was not asked for`);
-    const logprobs = this.#hasLogprobs ? tokenLogprobs(value["logprobs"]) : [];
-    if (logprobs.length > 0) this.#scored.add(index as number);
-    const text = this.#isChat ? choice.delta(value["delta"]) : choice.plain(value["text"]);
-    this.#addDelta(index as number, text, logprobs, events);
+    const piece = this.#isChat
+      ? { text: choice.delta(value["delta"]), logprobs: this.#scores(value) }
+      : this.#plain(choice, value, index as number, events);
+    if (piece.logprobs.length > 0) this.#scored.add(index as number);
+    this.#addDelta(index as number, piece, events);
     const ended = value["finish_reason"];
     if (ended == null) return;
     const reason = FINISH_REASONS[String(ended)];
     if (reason === undefined) throw garbage(`the unknown end ${JSON.stringify(ended)} of a choice`);
-    this.#addDelta(index as number, choice.finish(reason), [], events, 0);
+    this.#addDelta(index as number, { text: choice.finish(reason), logprobs: [] }, events, 0);
+    this.#echo?.end(index as number);
     if (this.#hasLogprobs && choice.hasContent && !this.#scored.has(index as number)) {
       throw garbage("an answer without the log-probabilities that were asked for");
     }
@@ -121,20 +127,48 @@ export class AnswerReader {
     events.push(stop === undefined ? end : { ...end, stop });
   }
 
+  #scores(value: JsonObject): TokenLogprob[] {
+    return this.#hasLogprobs ? tokenLogprobs(value["logprobs"]) : [];
+  }
+
+  /** A piece of a text completion; the prompt that it repeats becomes an event of its own. */
+  #plain(
+    choice: UpstreamChoice,
+    value: JsonObject,
+    index: number,
+    events: EngineEvent[],
+  ): ScoredText {
+    const text = optionalText(value["text"], "a piece of text");
+    const echo = this.#echo;
+    if (!echo) return { text: choice.plain(text), logprobs: this.#scores(value) };
+    const logprobs = tokenLogprobs(value["logprobs"], echo.isAtStart(index));
+    const isSoFar = this.#dialect.usage === "so far";
+    const promptTokens = isSoFar ? this.#usage?.promptTokens : undefined;
+    const offsets = textOffsets(value["logprobs"]);
+    const { prompt, answer } = echo.divide(index, { text, logprobs }, { promptTokens, offsets });
+    if (prompt.text !== "" || prompt.logprobs.length > 0) {
+      events.push({ type: "prompt", id: this.#id, ...this.#shown(prompt) });
+    }
+    return { text: choice.plain(answer.text), logprobs: answer.logprobs };
+  }
+
   #addDelta(
     choice: number,
-    text: string,
-    logprobs: readonly TokenLogprob[],
+    piece: ScoredText,
     events: EngineEvent[],
-    tokens = this.#tokensOf(text, logprobs),
+    tokens = this.#tokensOf(piece),
   ): void {
-    if (text === "" && logprobs.length === 0) return;
-    const delta = { type: "delta", id: this.#id, choice, text, tokens } as const;
-    events.push(logprobs.length > 0 ? { ...delta, logprobs } : delta);
+    if (piece.text === "" && piece.logprobs.length === 0) return;
+    events.push({ type: "delta", id: this.#id, choice, tokens, ...this.#shown(piece) });
+  }
+
+  /** Scores go to those who asked for them. */
+  #shown({ text, logprobs }: ScoredText): { text: string; logprobs?: readonly TokenLogprob[] } {
+    return this.#hasLogprobs && logprobs.length > 0 ? { text, logprobs } : { text };
   }
 
   /** Never more than the usage will say: a piece of text is at least one token. */
-  #tokensOf(text: string, logprobs: readonly TokenLogprob[]): number {
+  #tokensOf({ text, logprobs }: ScoredText): number {
     if (text === "" && logprobs.length === 0) return 0;
     const soFar = this.#dialect.usage === "so far" ? this.#usage?.completionTokens : undefined;
     const reported = soFar === undefined ? 1 : Math.max(0, soFar - this.#counted);

@@ -1,4 +1,4 @@
-import type { UpstreamDialect } from "@heddle/contracts/engine";
+import type { UpstreamDialect } from "@heddle/contracts/models/upstream-spec";
 
 /** Parameters beyond OpenAI's contract, by their names in this API. */
 export type Extension =
@@ -7,7 +7,8 @@ export type Extension =
   | "repetition_penalty"
   | "min_tokens"
   | "ignore_eos"
-  | "deterministic";
+  | "deterministic"
+  | "thinking_token_budget";
 /** Parameters of OpenAI's contract that some servers accept and ignore. */
 export type Ignorable = "n" | "seed" | "logit_bias" | "presence_penalty" | "prompt";
 
@@ -23,6 +24,8 @@ export interface Dialect {
   readonly maxTokens: "max_tokens" | "max_completion_tokens";
   /** Whether its completions take a `suffix`; others ignore or refuse it. */
   readonly fills: boolean;
+  /** The fewest alternatives with which it scores an echoed prompt; undefined where it cannot. */
+  readonly echoes: number | undefined;
   /** Whether an effort of reasoning is a member, or goes to the chat template; else it is refused. */
   readonly effort: "member" | "template" | undefined;
   /** Its parameter of a salt for cached prefixes; absent where it has none. */
@@ -48,6 +51,7 @@ const OPENAI: Dialect = {
   hasNeutralDefaults: true,
   maxTokens: "max_completion_tokens",
   fills: true,
+  echoes: 0,
   effort: "member",
   salt: undefined,
   hasDeveloper: true,
@@ -56,7 +60,7 @@ const OPENAI: Dialect = {
 
 const VLLM: Dialect = {
   ...OPENAI,
-  extensions: SAME_NAMES,
+  extensions: { ...SAME_NAMES, thinking_token_budget: "thinking_token_budget" },
   // Its defaults are those of the model's generation_config.json.
   neutral: { top_k: -1, min_p: 0, repetition_penalty: 1 },
   hasNeutralDefaults: false,
@@ -71,7 +75,8 @@ const VLLM: Dialect = {
 export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
   openai: OPENAI,
   vllm: VLLM,
-  sglang: { ...VLLM, ignores: new Set(["seed"]) },
+  // It ignores a budget of reasoning unless it was started with --enable-strict-thinking.
+  sglang: { ...VLLM, extensions: SAME_NAMES, ignores: new Set(["seed"]), echoes: 1 },
   "llama-server": {
     ...VLLM,
     extensions: {
@@ -79,7 +84,9 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
       min_p: "min_p",
       repetition_penalty: "repeat_penalty",
       ignore_eos: "ignore_eos",
+      thinking_token_budget: "thinking_budget_tokens",
     },
+    echoes: undefined,
     salt: undefined,
     // Its penalties look at the last 64 tokens where nothing is said.
     neutral: { top_k: 0, min_p: 0, repeat_penalty: 1, repeat_last_n: 131_072 },
@@ -91,8 +98,16 @@ export const DIALECTS: Readonly<Record<UpstreamDialect, Dialect>> = {
     hasNeutralDefaults: false,
     maxTokens: "max_tokens",
     fills: true,
+    echoes: undefined,
     effort: undefined,
     hasDeveloper: false,
   },
-  heddle: { ...OPENAI, extensions: { ...SAME_NAMES, deterministic: "deterministic" } },
+  heddle: {
+    ...OPENAI,
+    extensions: {
+      ...SAME_NAMES,
+      deterministic: "deterministic",
+      thinking_token_budget: "thinking_token_budget",
+    },
+  },
 };

@@ -54,7 +54,7 @@ describe.skipIf(SERVER === "")("llama-server (HEDDLE_LLAMA_SERVER names its prog
           signal: new AbortController().signal,
         }),
       ),
-    { minTokens: false, embeddings: false, requiredCalls: false },
+    { minTokens: false, embeddings: false, requiredCalls: false, echo: false },
   );
 });
 

@@ -4,15 +4,26 @@ import { isObject, type JsonObject } from "./upstream-json.ts";
 
 type Scored = Pick<TokenLogprob, "token" | "bytes" | "logprob">;
 
-/** The scores of one piece: chats and completions have forms of their own. */
-export function tokenLogprobs(value: unknown): TokenLogprob[] {
+/**
+ * The scores of one piece: chats and completions have forms of their own. `isPromptStart`: the first
+ * token may have none.
+ */
+export function tokenLogprobs(value: unknown, isPromptStart = false): TokenLogprob[] {
   if (value == null) return [];
   if (!isObject(value)) throw garbage("log-probabilities that are not an object");
   const { content, tokens } = value;
   if (Array.isArray(content)) return content.map(chatLogprob);
-  if (Array.isArray(tokens)) return tokens.map((token, at) => textLogprob(value, token, at));
+  if (Array.isArray(tokens)) {
+    return tokens.map((token, at) => textLogprob(value, token, at, isPromptStart && at === 0));
+  }
   if (content === null) return [];
   throw garbage("log-probabilities of an unknown form");
+}
+
+/** Where the tokens of a completion's piece begin in its choice's text. */
+export function textOffsets(value: unknown): readonly number[] {
+  const offsets = isObject(value) ? value["text_offset"] : undefined;
+  return Array.isArray(offsets) ? offsets.map(Number) : [];
 }
 
 function chatLogprob(value: unknown): TokenLogprob {
@@ -35,12 +46,18 @@ function score(token: unknown, logprob: unknown): Scored {
   return { token, bytes: [...Buffer.from(token)], logprob };
 }
 
-function textLogprob(value: JsonObject, token: unknown, at: number): TokenLogprob {
-  const { token_logprobs: own, top_logprobs: tops } = value;
+function textLogprob(
+  value: JsonObject,
+  token: unknown,
+  at: number,
+  mayLack: boolean,
+): TokenLogprob {
+  const { token_logprobs: all, top_logprobs: tops } = value;
+  const own: unknown = Array.isArray(all) ? all[at] : undefined;
   const top: unknown = Array.isArray(tops) ? tops[at] : undefined;
   const others = isObject(top) ? Object.entries(top) : [];
   return {
-    ...score(token, Array.isArray(own) ? own[at] : undefined),
+    ...score(token, mayLack && own === null ? Number.NaN : own),
     top: others.map(([text, logprob]) => score(text, logprob)),
   };
 }

@@ -5,8 +5,8 @@ import type {
   EngineEventSink,
   EngineInfo,
   UpstreamDeployment,
-  UpstreamSpec,
 } from "@heddle/contracts/engine";
+import type { UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 import { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamEngine } from "./upstream-engine.ts";
 import { UpstreamFault } from "./upstream-fault.ts";

@@ -1,11 +1,7 @@
 import type { Readable } from "node:stream";
 import { ServerSentEventParser } from "@heddle/client/server-sent-events";
-import type {
-  EmbedRequest,
-  EngineEvent,
-  EngineEventSink,
-  UpstreamSpec,
-} from "@heddle/contracts/engine";
+import type { EmbedRequest, EngineEvent, EngineEventSink } from "@heddle/contracts/engine";
+import type { UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 import { AnswerReader } from "./answer-reader.ts";
 import { DIALECTS } from "./dialects.ts";
 import { embeddingEvents } from "./embedding-answer.ts";

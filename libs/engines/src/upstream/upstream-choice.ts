@@ -32,8 +32,8 @@ export class UpstreamChoice {
   }
 
   /** A piece of a text completion. */
-  plain(text: unknown): string {
-    return this.#content(optionalText(text, "a piece of text"));
+  plain(text: string): string {
+    return this.#content(text);
   }
 
   /** A piece of a chat completion. */

@@ -8,9 +8,9 @@ import {
   type EngineRequest,
   type SubmitOptions,
   sequencesOf,
-  type UpstreamSpec,
   type Usage,
 } from "@heddle/contracts/engine";
+import type { UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 import { type DoneEvent, UpstreamCall } from "./upstream-call.ts";
 import type { UpstreamConnection } from "./upstream-connection.ts";
 import { UpstreamFault } from "./upstream-fault.ts";

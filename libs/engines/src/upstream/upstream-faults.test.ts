@@ -1,127 +1,29 @@
 // holds: engine-upstream-faults
 
-import { once } from "node:events";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { eventually } from "@heddle/base/testing/eventually";
-import type { UpstreamSpec } from "@heddle/contracts/engine";
+import type { UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 import { afterEach, describe, expect, it } from "vitest";
-import { EngineSession } from "../testing/engine-session.ts";
-import { startUpstream } from "./start-upstream.ts";
+import {
+  delta,
+  finish,
+  type Handler,
+  scriptedUpstream,
+  stream,
+  usage,
+  whole,
+} from "../testing/scripted-upstream.ts";
 import { UpstreamPolicy } from "./upstream-policy.ts";
-
-type Handler = (
-  reply: ServerResponse,
-  body: Record<string, unknown>,
-  request: IncomingMessage,
-) => void;
 
 const MESSAGES = [{ role: "user", content: "Hi" }] as const;
 const TOOL = { name: "f", parameters: '{"type": "object"}' } as const;
-const usage = { prompt_tokens: 5, completion_tokens: 2 };
-
-/** Chunks of a stream, each an event. */
-function stream(reply: ServerResponse, ...chunks: readonly unknown[]): ServerResponse {
-  reply.writeHead(200, { "content-type": "text/event-stream" });
-  for (const chunk of chunks) {
-    reply.write(`data: ${typeof chunk === "string" ? chunk : JSON.stringify(chunk)}\n\n`);
-  }
-  return reply;
-}
-const delta = (members: object) => ({ choices: [{ index: 0, delta: members }] });
-const finish = (reason = "stop") => ({
-  choices: [{ index: 0, delta: {}, finish_reason: reason }],
-});
-const whole = (text = "ok") => [
-  delta({ role: "assistant", content: "" }),
-  delta({ content: text }),
-  finish(),
-  { choices: [], usage },
-  "[DONE]",
-];
-const answer: Handler = (reply) => void stream(reply, ...whole()).end();
-
-/** A server whose next answers are scripted; it answers the rest, probes among them, as it should. */
-class ScriptedServer {
-  readonly script: Handler[] = [];
-  readonly bodies: Record<string, unknown>[] = [];
-  readonly headers: IncomingMessage["headers"][] = [];
-  readonly #server: Server;
-
-  private constructor(server: Server) {
-    this.#server = server;
-    server.on("request", async (request: IncomingMessage, reply: ServerResponse) => {
-      const pieces: Buffer[] = [];
-      for await (const piece of request) pieces.push(piece);
-      const body = JSON.parse(Buffer.concat(pieces).toString());
-      this.bodies.push(body);
-      this.headers.push(request.headers);
-      (this.script.shift() ?? answer)(reply, body, request);
-    });
-  }
-
-  static async start(): Promise<ScriptedServer> {
-    const server = createServer().listen(0, "127.0.0.1");
-    await once(server, "listening");
-    return new ScriptedServer(server);
-  }
-
-  get origin(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  close(): void {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
-}
 
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
-async function upstream(more: Partial<UpstreamSpec> = {}) {
-  const server = await ScriptedServer.start();
-  closers.push(() => server.close());
-  const changes: string[] = [];
-  const session = await EngineSession.over((sink) =>
-    startUpstream({
-      spec: {
-        key: "u",
-        engine: "openai",
-        upstream: {
-          baseUrl: `${server.origin}/v1`,
-          model: "m",
-          dialect: "openai",
-          apiKey: "secret",
-          probe: "chat",
-          maxConcurrency: 2,
-          connectTimeoutMs: 2_000,
-          firstByteTimeoutMs: 20_000,
-          idleTimeoutMs: 20_000,
-          maxRetries: 1,
-          probeIntervalMs: 60_000,
-          ...more,
-        },
-        options: {},
-      },
-      modelPath: undefined,
-      access: {
-        policy: new UpstreamPolicy([server.origin]),
-        keyFor: async () => "sk-hidden",
-        commands: new Map(),
-      },
-      sink,
-      onExit: () => {},
-      onDown: ({ message }) => changes.push(message),
-      onRecovered: () => changes.push("recovered"),
-      signal: new AbortController().signal,
-    }),
-  );
-  closers.push(() => session.close());
-  return { server, session, changes };
-}
+const upstream = (more: Partial<UpstreamSpec> = {}) =>
+  scriptedUpstream(more, (close) => closers.push(close));
 
 const broken: Handler = (reply) => reply.destroy();
 

@@ -5,8 +5,8 @@ import type {
   EngineInput,
   EngineRequest,
   GenerateRequest,
-  UpstreamSpec,
 } from "@heddle/contracts/engine";
+import type { UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 import { effortVariables } from "../text/reasoning-effort.ts";
 import { DIALECTS, type Dialect, type Extension, type Ignorable } from "./dialects.ts";
 
@@ -58,7 +58,7 @@ export function toUpstreamRequest(
     }),
     ...formatPart(request),
     ...toolPart(request, input),
-    ...effortPart(request, input, spec),
+    ...effortPart(input, spec),
   };
   return { path: "/chat/completions", body };
 }
@@ -74,11 +74,12 @@ function unsupported(param: string, { dialect }: UpstreamSpec): AppError {
 }
 
 function samplingOf(
-  { sampling, choices, stop, minTokens, ignoreEnd, deterministic, adapter }: GenerateRequest,
+  request: GenerateRequest,
   spec: UpstreamSpec,
   dialect: Dialect,
 ): Record<string, unknown> {
-  if (adapter !== undefined) throw unsupported("model", spec);
+  const { sampling, choices, stop, minTokens, ignoreEnd, deterministic } = request;
+  if (request.adapter !== undefined) throw unsupported("model", spec);
   const extension = (name: Extension, value: number | boolean | undefined) => {
     if (value === undefined) return {};
     const own = dialect.extensions[name];
@@ -108,6 +109,7 @@ function samplingOf(
     ...extension("min_tokens", minTokens),
     ...extension("ignore_eos", ignoreEnd),
     ...extension("deterministic", deterministic || undefined),
+    ...extension("thinking_token_budget", request.reasoningTokens),
   };
 }
 
@@ -124,15 +126,25 @@ function textPart(
     const message = "'max_tokens' is required by this model's engine.";
     throw new AppError("missing_required_parameter", message, { param: "max_tokens" });
   }
-  if (request.echo) throw unsupported("echo", spec);
   if (input.suffix !== undefined && !DIALECTS[spec.dialect].fills)
     throw unsupported("suffix", spec);
   return {
     prompt: isTokens ? input.tokens : input.text,
     ...given("suffix", input.suffix),
     max_tokens: request.maxTokens,
-    ...given("logprobs", request.topLogprobs),
+    ...scorePart(request, spec),
   };
+}
+
+/** A prompt is divided from its answer by its tokens, whose scores are asked for in any case. */
+function scorePart(
+  { echo, topLogprobs }: GenerateRequest,
+  spec: UpstreamSpec,
+): Record<string, unknown> {
+  if (!echo) return given("logprobs", topLogprobs);
+  const { echoes } = DIALECTS[spec.dialect];
+  if (echoes === undefined) throw unsupported("echo", spec);
+  return { echo, logprobs: Math.max(echoes, topLogprobs ?? 0) };
 }
 
 function toMessage(message: ChatMessage, dialect: Dialect): Record<string, unknown> {
@@ -173,12 +185,10 @@ function toolPart(
 }
 
 function effortPart(
-  { reasoningTokens }: GenerateRequest,
   { effort }: EngineInput & { readonly kind: "chat" },
   spec: UpstreamSpec,
 ): Record<string, unknown> {
   const { effort: form } = DIALECTS[spec.dialect];
-  if (reasoningTokens !== undefined) throw unsupported("thinking", spec);
   if (effort === undefined) return {};
   if (form === "member") return { reasoning_effort: effort };
   if (form === undefined) {

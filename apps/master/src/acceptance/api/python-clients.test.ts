@@ -28,6 +28,7 @@ it.skipIf(!found)(
         embedded: [2, true],
         completed: "text_completion",
         moderated: true,
+        batched: ["completed", ["0", "1"]],
       });
       const missing = met["missing"] as string[];
       if (missing.length > 0) {

@@ -162,8 +162,14 @@ it("upstream model: tools, embeddings and text go through; a refusal has its par
     finish_reason: "tool_calls",
     message: { content: null, tool_calls: [{ type: "function", function: { name: "go" } }] },
   });
-  const scored = cluster.openai.completions.create({ ...text, echo: true, logprobs: 1 });
-  await expect(scored).rejects.toMatchObject({ status: 400, param: "echo" });
+  const scored = { ...text, echo: true, logprobs: 1, seed: 1, temperature: 0 };
+  const [through, direct] = await Promise.all(
+    [ROUTED, TINY].map((model) => cluster.openai.completions.create({ ...scored, model })),
+  );
+  expect(through?.choices[0]?.text).toBe("abczzz");
+  expect(through?.choices[0]?.logprobs?.tokens).toEqual(direct?.choices[0]?.logprobs?.tokens);
+  expect(through?.choices[0]?.logprobs?.text_offset).toEqual([0, 1, 2, 3, 4, 5]);
+  expect(through?.usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 3 });
   const budget = { thinking: { type: "enabled", budget_tokens: 1024 }, max_tokens: 2048 };
   const limited = await cluster.request("POST", "/api/v1/messages", {
     model: ROUTED,
@@ -174,6 +180,11 @@ it("upstream model: tools, embeddings and text go through; a refusal has its par
     400,
     expect.stringContaining("thinking"),
   ]);
+  const budgeted = { ...answer, thinking_token_budget: 8 };
+  await expect(cluster.openai.chat.completions.create(budgeted)).rejects.toMatchObject({
+    status: 400,
+    param: "thinking_token_budget",
+  });
   await removed();
   await register(remote({ dialect: "openai" }));
   const refused = cluster.openai.chat.completions.create({ ...answer, top_k: 3 } as typeof answer);

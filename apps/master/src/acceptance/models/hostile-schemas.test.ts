@@ -5,7 +5,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { HOSTILE_SCHEMAS, type HostileSchema } from "../../../test/hostile-schemas.ts";
+import { HOSTILE_SCHEMAS, type HostileSchema } from "../../../test/fuzz/hostile-schemas.ts";
 import { byteToken, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 // The tiny model's weights are random: the grammar alone makes an answer right.

@@ -160,6 +160,7 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
     device: options.device,
     gpuLayers: options.gpu_layers,
     chatTemplate: options.chat_template,
+    kvDtype: options.kv_dtype,
     stageDtype: options.stage_dtype,
   };
 }
@@ -188,6 +189,9 @@ function placementOf(request: RegisterModelRequest): ModelPlacement | undefined 
   }
   if (mode === "sharded" && (resources || (options.device ?? "cpu") !== "cpu")) {
     throw invalid("placement", "stages run on CPUs: leave out `resources` and `options.device`");
+  }
+  if (mode === "sharded" && options.kv_dtype === "q8_0") {
+    throw invalid("options.kv_dtype", "the caches of stages are `f16`");
   }
   if (mode === "sharded" && replicas === "every-worker") {
     throw invalid("replicas", "give a number: several workers have one replica");

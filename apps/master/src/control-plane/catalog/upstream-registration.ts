@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { RegisterModelRequest } from "@heddle/contracts/api/models";
-import type { UpstreamProbe, UpstreamSpec } from "@heddle/contracts/engine";
+import type { UpstreamProbe, UpstreamSpec } from "@heddle/contracts/models/upstream-spec";
 
 /** The member `engine` of a registration that names a server. */
 export type RequestedUpstream = RegisterModelRequest["engine"] & { readonly kind: "openai" };

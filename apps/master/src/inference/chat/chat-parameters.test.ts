@@ -89,6 +89,7 @@ describe("parameters: an honoured one reaches the engine", () => {
     [{ repetition_penalty: 1.1 }, { sampling: { repetitionPenalty: 1.1 } }],
     [{ min_tokens: 2, max_tokens: 4 }, { minTokens: 2 }],
     [{ ignore_eos: true }, { ignoreEnd: true }],
+    [{ thinking_token_budget: 0 }, { reasoningTokens: 0 }],
     [{ max_tokens: 3 }, { maxTokens: 3 }],
     [{ max_completion_tokens: 4 }, { maxTokens: 4 }],
     [{ n: 2, max_tokens: 1 }, { choices: 2 }],

@@ -16,6 +16,7 @@ export function toGenerateRequest(
   return {
     ...generationOf(request, maxTokens),
     input: toChatInput(request),
+    reasoningTokens: request.thinking_token_budget ?? undefined,
     topLogprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : undefined,
     format: formatOf(request.response_format),
     toolUse: toolUseOf(request),

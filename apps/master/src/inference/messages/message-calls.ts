@@ -84,8 +84,7 @@ export class MessageCalls {
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
     const { chat, maxTokens } = prepared;
-    const reasoningTokens = prepared.request.thinking?.budget_tokens ?? undefined;
-    const work = { request: { ...toGenerateRequest(chat, maxTokens), reasoningTokens } };
+    const work = { request: toGenerateRequest(chat, maxTokens) };
     const starting = this.#calls.start(http, prepared, work, signal);
     if (prepared.request.stream !== true) {
       const collector = new MessageCollector();

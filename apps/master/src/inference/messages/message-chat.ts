@@ -17,6 +17,7 @@ export function toChatRequest(request: MessagesRequest): ChatCompletionRequest {
     top_p,
     top_k,
     stop: stop_sequences,
+    thinking_token_budget: request.thinking?.budget_tokens,
     ...(schema && {
       response_format: { type: "json_schema", json_schema: { name: "output", schema } },
     }),
@@ -130,6 +131,7 @@ const PARAMS: readonly (readonly [chat: RegExp, message: string])[] = [
   [/^response_format\.json_schema\.schema/, "output_config.format.schema"],
   [/^stop$/, "stop_sequences"],
   [/^reasoning_effort$/, "thinking"],
+  [/^thinking_token_budget$/, "thinking.budget_tokens"],
 ];
 
 /** The error of a chat as that of the message that it was made of. */

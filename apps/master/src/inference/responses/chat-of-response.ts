@@ -55,7 +55,7 @@ export function chatOfResponse(
 function samplingOf(request: Omit<ResponseRequest, "input" | "include">) {
   const { temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty } = request;
   const { frequency_penalty, seed, logit_bias, min_tokens, ignore_eos, stop } = request;
-  const { deterministic } = request;
+  const { deterministic, thinking_token_budget } = request;
   return {
     temperature,
     top_p,
@@ -69,6 +69,7 @@ function samplingOf(request: Omit<ResponseRequest, "input" | "include">) {
     min_tokens,
     ignore_eos,
     deterministic,
+    thinking_token_budget,
     stop,
   };
 }

@@ -118,6 +118,7 @@ export const responseRequest = z
       min_tokens: true,
       ignore_eos: true,
       deterministic: true,
+      thinking_token_budget: true,
       priority: true,
       service_tier: true,
     }).shape,

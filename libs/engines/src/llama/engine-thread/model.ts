@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import type { EngineInfo } from "@heddle/contracts/engine";
+import type { EngineInfo, KvDtype } from "@heddle/contracts/engine";
 import { deviceLabel } from "@heddle/contracts/gpu-devices";
 import { loadAdapterPart } from "../../shards/adapter-cut.ts";
 import { FramePipe } from "../../shards/ring/frame-pipe.ts";
@@ -91,8 +91,11 @@ const RANK = 4;
 /** In ggml_backend_dev_type: discrete and integrated GPUs. */
 const GPU_TYPES = [1, 2];
 
-/** Bytes per element of the cache's f16 keys and values. */
-const F16_BYTES = 2;
+/** The cache's keys and values: their type of ggml, and bytes of each number. */
+const KV_TYPES: Readonly<Record<KvDtype, { readonly type: number; readonly bytes: number }>> = {
+  f16: { type: 1, bytes: 2 },
+  q8_0: { type: 8, bytes: 34 / 32 },
+};
 
 /** Loads the model in this thread. Throws an AppError that says what failed and how to fix it. */
 export function loadModel(start: ThreadStart): Loading {
@@ -221,7 +224,8 @@ function openContext(
   const open = (limits: KvLimits, batchTokens: number): Pointer => {
     const context = llama.init_from_model(model, contextParams(llama, start, limits, batchTokens));
     if (context !== null) return context;
-    const advice = `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens`;
+    const also = start.kvDtype === "q8_0" ? ", or leave kv_dtype out" : "";
+    const advice = `got no context of ${limits.kvTokens} KV tokens; lower kvTokens or contextTokens${also}`;
     throw failed(start.modelPath, advice, logLines());
   };
   const limits = limitsOf(llama, model, start, canShare);
@@ -255,9 +259,10 @@ function isCausal(llama: Llama, model: Pointer): boolean {
 }
 
 function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: boolean): KvLimits {
+  const { deterministic = "request", kvDtype = "f16" } = start;
   const bytesPerToken =
     (2 *
-      F16_BYTES *
+      KV_TYPES[kvDtype].bytes *
       llama.model_n_layer(model) *
       llama.model_n_head_kv(model) *
       llama.model_n_embd(model)) /
@@ -275,14 +280,17 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
     onCpu: start.device === "cpu",
     canShare,
   };
-  const { deterministic = "request" } = start;
   if (isLastStage(start) && deterministic !== "request") {
-    const message =
-      "decoding.deterministic: a model that is divided between workers does not support it; set it to `request`";
-    throw new AppError("invalid_value", message);
+    throw unfitForStages("decoding.deterministic", "request");
   }
+  if (isLastStage(start) && kvDtype !== "f16") throw unfitForStages("kv_dtype", "f16");
   const needsSlots = deterministic !== "request";
   return chooseKvLimits(facts, { ...start, needsSlots, needsPool: isLastStage(start) });
+}
+
+function unfitForStages(option: string, only: string): AppError {
+  const message = `${option}: a model that is divided between workers does not support it; set it to \`${only}\``;
+  return new AppError("invalid_value", message);
 }
 
 /** The book-keeping that belongs to the layout of the native cache. */
@@ -362,6 +370,7 @@ function decoderOf(
 }
 
 function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits, batchTokens: number) {
+  const { type } = KV_TYPES[start.kvDtype ?? "f16"];
   return Object.assign(llama.context_default_params(), {
     n_ctx: limits.kvTokens,
     n_batch: batchTokens,
@@ -370,6 +379,8 @@ function contextParams(llama: Llama, start: ThreadStart, limits: KvLimits, batch
     n_threads: start.threads,
     n_threads_batch: start.threads,
     flash_attn_type: 1,
+    type_k: type,
+    type_v: type,
     kv_unified: limits.layout === "unified",
   });
 }

@@ -288,6 +288,7 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     contextTokens,
     kvTokens,
     chatTemplate,
+    kvDtype: options.kvDtype,
     stageDtype: options.stageDtype,
   };
 }

@@ -25,6 +25,14 @@ export interface RequestTexts {
   readonly isSpaceAdded: boolean;
 }
 
+/** What the engine thread has sampled for a choice. */
+interface SampledToken {
+  readonly choice: number;
+  readonly token: number;
+  readonly end: number;
+  readonly row: RowLogprobs | undefined;
+}
+
 /** A request for text: each choice is a sequence, with its text so far. */
 export class LiveRequest extends LiveWork {
   readonly request: GenerateRequest;
@@ -35,6 +43,8 @@ export class LiveRequest extends LiveWork {
   readonly #firstTexts: string[] = [];
   readonly #given: RequestTexts;
   #echo: PromptEcho | undefined;
+  /** Of choices that found the prompt in the cache, while its scores are computed for the first. */
+  #held: SampledToken[] = [];
   #openChoices: number;
 
   constructor(id: number, request: GenerateRequest, options: SubmitOptions, given: RequestTexts) {
@@ -95,6 +105,14 @@ export class LiveRequest extends LiveWork {
     return this.#echo === undefined ? [] : [this.#echo.scores(rows)];
   }
 
+  /** The tokens that waited for the prompt's last scores, which come before them. */
+  released(): readonly SampledToken[] {
+    if (this.#held.length === 0 || this.#echo?.isPending) return [];
+    const held = this.#held;
+    this.#held = [];
+    return held;
+  }
+
   /**
    * Takes a sampled token and appends its events. True where a stop string ended the choice: the
    * engine thread does not know that yet.
@@ -106,6 +124,10 @@ export class LiveRequest extends LiveWork {
     row: RowLogprobs | undefined,
     events: EngineEvent[],
   ): boolean {
+    if (this.#echo?.isPending) {
+      this.#held.push({ choice, token, end, row });
+      return false;
+    }
     const text = this.#texts[choice];
     if (text === undefined) return false;
     if (this.request.maxTokens === 0) {

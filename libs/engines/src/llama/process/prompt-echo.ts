@@ -34,6 +34,11 @@ export class PromptEcho {
     this.#texts = texts;
   }
 
+  /** Whether tokens of the prompt still wait for their scores. */
+  get isPending(): boolean {
+    return this.#request.topLogprobs !== undefined && this.#next < this.#prompt.length;
+  }
+
   /** What can be said at once: all of a prompt without scores, or its first token. */
   begin(): EngineEvent {
     const { input, topLogprobs } = this.#request;

@@ -25,6 +25,7 @@ import {
   type ThreadStep,
   type VocabularyTable,
 } from "../protocol/thread-messages.ts";
+import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { PromptReader } from "../tokenizing/prompt-reader.ts";
 import { TokenPieces } from "../tokenizing/token-pieces.ts";
 import type { GrammarBook } from "./grammar-book.ts";
@@ -39,6 +40,13 @@ interface BookLimits {
   readonly contextTokens: number;
   /** Requests that may wait. */
   readonly maxQueued: number;
+}
+
+/** What a step of the engine thread comes to. */
+interface StepOutcome {
+  readonly events: EngineEvent[];
+  /** Handles of sequences that need not continue. */
+  readonly unwanted: number[];
 }
 
 /** What the book needs to know of the loaded model and its process. */
@@ -173,6 +181,7 @@ export class RequestBook {
   /** The events of one step of the engine thread. */
   step(step: ThreadStep): EngineEvent[] {
     const events: EngineEvent[] = [];
+    const out: StepOutcome = { events, unwanted: [] };
     for (const { firstHandle, cachedTokens, queuedMs } of step.started) {
       const live = this.#byHandle.get(firstHandle);
       if (live === undefined) continue;
@@ -181,10 +190,13 @@ export class RequestBook {
     }
     for (const { firstHandle, rows } of step.scores ?? []) {
       const live = this.#byHandle.get(firstHandle);
-      if (live instanceof LiveRequest) events.push(...live.scores(rows));
+      if (!(live instanceof LiveRequest)) continue;
+      events.push(...live.scores(rows));
+      for (const { choice, token, end, row } of live.released()) {
+        this.#sampled(live, choice, token, end, row, out);
+      }
     }
     for (const { handle, values } of step.embeddings ?? []) this.#embedded(handle, values, events);
-    const unwanted: number[] = [];
     for (let i = 0; i < step.handles.length; i++) {
       const handle = step.handles[i] as number;
       const live = this.#byHandle.get(handle);
@@ -197,13 +209,23 @@ export class RequestBook {
       }
       const choice = handle - live.firstHandle;
       const token = step.tokens[i] as number;
-      if (live.token(choice, token, end, step.logprobs?.[i], events)) {
-        unwanted.push(handle);
-      }
-      this.#endIfDone(live, events);
+      this.#sampled(live, choice, token, end, step.logprobs?.[i], out);
     }
+    const { unwanted } = out;
     if (unwanted.length > 0) this.#options.command({ kind: "end", handles: unwanted });
     return events;
+  }
+
+  #sampled(
+    live: LiveRequest,
+    choice: number,
+    token: number,
+    end: number,
+    row: RowLogprobs | undefined,
+    { events, unwanted }: StepOutcome,
+  ): void {
+    if (live.token(choice, token, end, row, events)) unwanted.push(live.firstHandle + choice);
+    this.#endIfDone(live, events);
   }
 
   #embedded(handle: number, values: Float32Array | undefined, events: EngineEvent[]): void {
@@ -433,22 +455,21 @@ function validateText(
   }
 }
 
-/** Throws where the model has no reasoning that an effort could be of; "none" is what it does. */
+/** Throws where reasoning is asked for that the model has not; an effort of "none" is what it does. */
 function checkEffort(
   { input, reasoningTokens }: GenerateRequest,
   { reasoning, form }: AnswerStyle,
 ): void {
-  if (reasoningTokens !== undefined && form.family === "harmony") {
-    const param = "thinking.budget_tokens";
-    const message = `'${param}' is not supported by this model, whose reasoning has efforts and no bound. Leave it out, or give 'output_config.effort'.`;
-    throw new AppError("unsupported_parameter", message, { param });
+  const budget = reasoningTokens === undefined ? undefined : "thinking_token_budget";
+  if (budget !== undefined && form.family === "harmony") {
+    const message = `'${budget}' is not supported by this model, whose reasoning has efforts and no bound. Leave it out, or give an effort.`;
+    throw new AppError("unsupported_parameter", message, { param: budget });
   }
   const effort = input.kind === "chat" ? input.effort : undefined;
-  const isAsked = (effort !== undefined && effort !== "none") || reasoningTokens !== undefined;
-  if (!isAsked || reasoning !== undefined) return;
-  const message =
-    "Unsupported value for 'reasoning_effort': this model does not reason. Leave it out, or choose a model that reasons.";
-  throw new AppError("unsupported_parameter", message, { param: "reasoning_effort" });
+  const param = effort !== undefined && effort !== "none" ? "reasoning_effort" : budget;
+  if (param === undefined || reasoning !== undefined) return;
+  const message = `Unsupported value for '${param}': this model does not reason. Leave it out, or choose a model that reasons.`;
+  throw new AppError("unsupported_parameter", message, { param });
 }
 
 /** What the text must be; undefined for free text. */

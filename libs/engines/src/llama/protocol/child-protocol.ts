@@ -5,6 +5,7 @@ import type {
   EngineInfo,
   EngineLoad,
   EngineRequest,
+  KvDtype,
   SubmitOptions,
 } from "@heddle/contracts/engine";
 import type { GpuSplit, StageDtype } from "@heddle/contracts/models/model-division";
@@ -25,6 +26,8 @@ export interface ChildStart {
   readonly callsAtOnce?: number | undefined;
   /** Of what the stages send; `f32` if absent. */
   readonly stageDtype?: StageDtype | undefined;
+  /** Of the KV cache; `f16` if absent. */
+  readonly kvDtype?: KvDtype | undefined;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;

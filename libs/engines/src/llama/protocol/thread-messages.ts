@@ -1,4 +1,9 @@
-import type { DeterministicMode, EngineFailure, EngineInfo } from "@heddle/contracts/engine";
+import type {
+  DeterministicMode,
+  EngineFailure,
+  EngineInfo,
+  KvDtype,
+} from "@heddle/contracts/engine";
 import type { GpuSplit, StageDtype } from "@heddle/contracts/models/model-division";
 import type { GrammarProgram } from "../../grammar/program.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
@@ -21,6 +26,8 @@ export interface ThreadStart {
   readonly callsAtOnce?: number | undefined;
   /** Of what the stages send; `f32` if absent. */
   readonly stageDtype?: StageDtype | undefined;
+  /** Of the KV cache; `f16` if absent. */
+  readonly kvDtype?: KvDtype | undefined;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
   readonly prefillBudgetTokens: number;

@@ -14,6 +14,7 @@ export interface EngineOptions {
   'chatTemplate'?: (string);
   'decoding'?: (_heddle_v1_DecodingOptions | null);
   'stageDtype'?: (string);
+  'kvDtype'?: (string);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";
@@ -37,6 +38,7 @@ export interface EngineOptions__Output {
   'chatTemplate'?: (string);
   'decoding': (_heddle_v1_DecodingOptions__Output | null);
   'stageDtype': (string);
+  'kvDtype': (string);
   '_contextTokens'?: "contextTokens";
   '_kvTokens'?: "kvTokens";
   '_maxSequences'?: "maxSequences";
