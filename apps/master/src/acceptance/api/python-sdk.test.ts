@@ -9,7 +9,7 @@ it.skipIf(!hasPackages("openai"))(
   async () => {
     const cluster = await ProcessCluster.start();
     try {
-      const met = await runPython(cluster, "openai-sdk.py", 25_000);
+      const met = await runPython(cluster, "openai-sdk.py", 90_000);
       expect(met).toMatchObject({
         streamed: met["text"],
         finish: "length",
