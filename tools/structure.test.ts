@@ -14,7 +14,7 @@ const before = JSON.parse(
 const rowsOf = (table: string) =>
   table.split("\n").map((row) => row.split("|").map((cell) => cell.trim()));
 
-/** A room `a` that imports a room `b`, with one folder that is too large. */
+/** A folder `a` that imports a folder `b`, and one folder that is too large. */
 const SAMPLE = [
   parseSource(
     "apps/master/src/a/a.ts",
@@ -28,14 +28,14 @@ const SAMPLE = [
 ];
 const measured = measure(SAMPLE, new Map([["README.md", "# Two words\n"]]));
 
-test("structure: folders, rooms, names and words of a tree are counted", () => {
+test("structure: folders, layers, names and words of a tree are counted", () => {
   expect(measured).toMatchObject({
     "Source files in apps and libs": 24,
     "Files of the largest folder": 21,
     "Folders of more than 20 source files": 1,
-    "Rooms of apps/master": 2,
-    "Arrows between rooms of apps/master": 1,
-    "Floors of apps/master": 2,
+    "Top folders of apps/master": 2,
+    "Imports between top folders of apps/master": 1,
+    "Layers of apps/master": 2,
     "Names that two files export": 1,
     "Words of README, ARCHITECTURE and docs": 2,
   });

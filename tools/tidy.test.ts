@@ -16,11 +16,11 @@ import {
 import {
   cycles,
   deadExports,
+  folderCycles,
   folderSize,
   layering,
   needlessExceptions,
   purity,
-  roomCycles,
 } from "./tidy/graph-rules.ts";
 import {
   longSentences,
@@ -321,16 +321,16 @@ describe("the layers", () => {
     expect(cycles(sources)).toEqual([]);
   });
 
-  it("hold between the rooms of an app: imports, of types too, go one way", () => {
+  it("hold between top folders of an app: imports, of types too, go one way", () => {
     const nodes = file("apps/master/src/nodes/a.ts", 'import type { x } from "../jobs/deep/b.ts";');
     const to = 'import { a } from "@heddle/master/nodes/a";';
     const jobs = file("apps/master/src/jobs/deep/b.ts", to);
-    expect(roomCycles([nodes, jobs])).toHaveLength(1);
+    expect(folderCycles([nodes, jobs])).toHaveLength(1);
     const alone = file("apps/master/src/jobs/deep/b.ts", "f();");
     for (const composing of ["jobs/deep/c.module.ts", "jobs/deep/c.test.ts", "main.ts"]) {
-      expect(roomCycles([nodes, alone, file(`apps/master/src/${composing}`, to)])).toEqual([]);
+      expect(folderCycles([nodes, alone, file(`apps/master/src/${composing}`, to)])).toEqual([]);
     }
-    expect(roomCycles(sources)).toEqual([]);
+    expect(folderCycles(sources)).toEqual([]);
   });
 
   it("have no export that only tests or its own file use", () => {

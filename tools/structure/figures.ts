@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
 import { wideLines, wordCount } from "../tidy/document-rules.ts";
-import { cycles, resolveImport, roomCycles } from "../tidy/graph-rules.ts";
+import { cycles, folderCycles, resolveImport } from "../tidy/graph-rules.ts";
 import {
   longSentences,
   longTitles,
@@ -24,11 +24,11 @@ export function measure(
   );
   return {
     ...foldersOf(files, sources),
-    ...roomsOf("apps/master", sources),
-    ...roomsOf("apps/worker", sources),
-    ...roomsOf("libs/scheduler", sources),
-    "Circles of imports, those of types too": cycles(sources).length,
-    "Circles among the rooms of an app": roomCycles(sources).length,
+    ...topFoldersOf("apps/master", sources),
+    ...topFoldersOf("apps/worker", sources),
+    ...topFoldersOf("libs/scheduler", sources),
+    "Import cycles, type imports included": cycles(sources).length,
+    "Import cycles between top folders of an app": folderCycles(sources).length,
     ...languageOf(files),
     ...documentsOf(pages),
   };
@@ -54,10 +54,10 @@ function languageOf(files: readonly SourceFile[]): StructureFigures {
   );
   return {
     "Names that two files export": sharedNames(files).length,
-    "Private phrases in comments and titles": phrases,
+    "Nonstandard phrases in comments and titles": phrases,
     "The same for 1,000 words of comments": round((1_000 * phrases) / words.length),
-    "Private phrases in messages": files.flatMap(privateMessages).length,
-    "Names with private words, by file": files.flatMap(privateNames).length,
+    "Nonstandard phrases in messages": files.flatMap(privateMessages).length,
+    "Names with nonstandard words, by file": files.flatMap(privateNames).length,
     "Comment sentences of more than 25 words": files.flatMap(longSentences).length,
     "Test titles of more than 80 characters": files.flatMap(longTitles).length,
   };
@@ -73,36 +73,38 @@ function documentsOf(all: ReadonlyMap<string, string>): StructureFigures {
 }
 
 /** The first folders below `src`, the pairs of them that import, and the longest chain of these. */
-function roomsOf(project: string, sources: readonly SourceFile[]): StructureFigures {
+function topFoldersOf(project: string, sources: readonly SourceFile[]): StructureFigures {
   const below = `${project}/src/`;
   const own = sources.filter(({ path }) => path.startsWith(below));
   const known = new Set(own.map(({ path }) => path));
-  const roomOf = (path: string) => path.slice(below.length).split("/").slice(0, -1)[0] ?? ".";
-  const imported = new Map(own.map(({ path }) => [roomOf(path), new Set<string>()]));
+  const topFolderOf = (path: string) => path.slice(below.length).split("/").slice(0, -1)[0] ?? ".";
+  const imported = new Map(own.map(({ path }) => [topFolderOf(path), new Set<string>()]));
   for (const { path, imports } of own) {
     for (const { specifier } of imports) {
       const target = resolveImport(path, specifier, known);
-      if (target === undefined || roomOf(path) === roomOf(target)) continue;
-      imported.get(roomOf(path))!.add(roomOf(target));
+      if (target === undefined || topFolderOf(path) === topFolderOf(target)) continue;
+      imported.get(topFolderOf(path))!.add(topFolderOf(target));
     }
   }
   return {
-    [`Rooms of ${project}`]: imported.size,
-    [`Arrows between rooms of ${project}`]: sum([...imported.values()].map(({ size }) => size)),
-    [`Floors of ${project}`]: Math.max(
-      ...[...imported.keys()].map((room) => floor(room, imported)),
+    [`Top folders of ${project}`]: imported.size,
+    [`Imports between top folders of ${project}`]: sum(
+      [...imported.values()].map(({ size }) => size),
+    ),
+    [`Layers of ${project}`]: Math.max(
+      ...[...imported.keys()].map((folder) => layer(folder, imported)),
     ),
   };
 }
 
-/** One more than the highest floor that the room imports; a circle counts once. */
-function floor(
-  room: string,
+/** One more than the highest layer that the folder imports; a cycle counts once. */
+function layer(
+  folder: string,
   imported: ReadonlyMap<string, ReadonlySet<string>>,
   above: readonly string[] = [],
 ): number {
-  const lower = [...(imported.get(room) ?? [])].filter((each) => !above.includes(each));
-  return 1 + Math.max(0, ...lower.map((each) => floor(each, imported, [...above, room])));
+  const lower = [...(imported.get(folder) ?? [])].filter((each) => !above.includes(each));
+  return 1 + Math.max(0, ...lower.map((each) => layer(each, imported, [...above, folder])));
 }
 
 function countBy(names: readonly string[]): ReadonlyMap<string, number> {

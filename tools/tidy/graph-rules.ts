@@ -236,12 +236,12 @@ function circles(edges: ReadonlyMap<string, Iterable<string>>): string[][] {
 }
 
 /**
- * One problem for each circle among the rooms of an app, which are the folders below its `src`. Files
- * beside them and Nest modules compose the rooms: they may import every one.
+ * One problem for each import cycle between the top folders of an app, which are those below its `src`.
+ * Files beside them and Nest modules compose the folders: they may import every one.
  */
-export function roomCycles(files: readonly SourceFile[]): string[] {
+export function folderCycles(files: readonly SourceFile[]): string[] {
   const known = new Set(files.map(({ path }) => path));
-  const rooms = new Map<string, Set<string>>();
+  const folders = new Map<string, Set<string>>();
   for (const { path, imports } of files) {
     const from = isTest(path) || path.endsWith(".module.ts") ? undefined : roomOf(path);
     if (from === undefined) continue;
@@ -249,11 +249,11 @@ export function roomCycles(files: readonly SourceFile[]): string[] {
       const target = isStart ? undefined : resolveImport(path, specifier, known);
       const to = target && !target.endsWith(".module.ts") ? roomOf(target) : undefined;
       if (to === undefined || to === from) continue;
-      rooms.set(from, (rooms.get(from) ?? new Set()).add(to));
+      folders.set(from, (folders.get(from) ?? new Set()).add(to));
     }
   }
-  return circles(rooms).map(
-    (circle) => `${circle[0]}: rooms import each other: ${circle.join(" -> ")}`,
+  return circles(folders).map(
+    (circle) => `${circle[0]}: top folders import each other: ${circle.join(" -> ")}`,
   );
 }
 
