@@ -26,8 +26,15 @@ import { oauth2Settings } from "../../apps/master/src/config/auth-file.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** The pages of docs/reference by file name, generated from the code. */
+let pages: Readonly<Record<string, string>> | undefined;
+
+/** The pages of docs/reference by file name, generated from the code; made once in a process. */
 export function referencePages(): Readonly<Record<string, string>> {
+  pages ??= makePages();
+  return pages;
+}
+
+function makePages(): Readonly<Record<string, string>> {
   return {
     "access.md": page(
       "Access",
@@ -199,7 +206,8 @@ function flagTexts(): string {
   const programs = ["heddle-master", "heddle-worker", "heddle-parameter-server", "heddle-operator"];
   return programs
     .map((program) => {
-      const env = { PATH: process.env["PATH"], HOME: "/HOME" };
+      const { PATH, NODE_COMPILE_CACHE } = process.env;
+      const env = { PATH, NODE_COMPILE_CACHE, HOME: "/HOME" };
       const args = [join(root, `bin/${program}.mjs`), "--help"];
       const text = execFileSync(process.execPath, args, { encoding: "utf8", env });
       return `## ${program}\n\n\`\`\`text\n${text.replaceAll("/HOME", "~").trimEnd()}\n\`\`\``;
