@@ -1,4 +1,4 @@
-// holds: kube-autoscaling, kube-pending-pods
+// holds: kube-autoscaling, kube-pending-pods, kube-larger-gangs
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -40,6 +40,18 @@ const workers = () =>
 function metric(name: string): number {
   const text = kubectl(["get", "--raw", `${METRICS}/namespaces/${namespace}/${name}`]);
   return Number(JSON.parse(text).items[0].value);
+}
+
+function setSetting(name: string, value: number): void {
+  const script = `fetch("http://heddle.${namespace}.svc/api/v1/cluster/settings/${name}", {
+    method: "PUT",
+    headers: {
+      "content-type": "application/json",
+      authorization: "Bearer " + require("fs").readFileSync("/run/heddle/secrets/bootstrap-key", "utf8").trim(),
+    },
+    body: JSON.stringify({ value: ${value} }),
+  }).then((reply) => process.exit(reply.ok ? 0 : 1))`;
+  k("exec", "heddle-master-0", "--container=master", "--", "node", "--eval", script);
 }
 
 describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
@@ -86,6 +98,21 @@ describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
       await untilFound("the Pod goes", () => pods().length === 0 || undefined);
     },
   );
+
+  it("autoscaling: a gang larger than all nodes has Pods, where a setting has it wait", async () => {
+    setSetting("unsatisfiable_wait", 600);
+    const resources = { gpu_count: 48, cpu_cores: 0.01, memory_gb: 0.05 };
+    const spec = { name: "larger", command: "true", tasks: 3, resources };
+    const submitted = release.heddle("jobs submit - --output json", JSON.stringify(spec));
+    const { job_id: id } = JSON.parse(submitted) as { readonly job_id: string };
+    const pods = () => k("get", "pods", `--selector=heddle.dev/job=${id}`, "--output=name");
+    await untilFound("three Pods", () => pods().match(/pod\//g)?.length === 3 || undefined);
+    expect(JSON.parse(release.heddle(`jobs get ${id} --output json`))).toMatchObject({
+      state: "accepted",
+    });
+    release.heddle(`jobs cancel ${id}`);
+    await untilFound("the Pods go", () => pods() === "" || undefined);
+  });
 
   it("autoscaling: Kubernetes' own autoscaler adds workers by what jobs need", async () => {
     kubectl(["wait", "--for=condition=Available", "apiservice/v1beta1.external.metrics.k8s.io"]);

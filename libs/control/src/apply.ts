@@ -1,6 +1,7 @@
 import { isSettingName, type SettingName, settingFault } from "@heddle/contracts/api/settings";
 import { isRole } from "./access/access-changes.ts";
 import {
+  AWAITS_NODES,
   BINDS_ROLES,
   HARDENED,
   HAS_SERVICES,
@@ -41,6 +42,7 @@ const SETTINGS_SINCE: Readonly<Record<SettingName, number>> = {
   shared_prefix_cache: SALTS_CACHES,
   event_days: REMOVES_EVENTS,
   event_mib: REMOVES_EVENTS,
+  unsatisfiable_wait: AWAITS_NODES,
 };
 /** How many removed models are remembered; the oldest entry is dropped first. */
 const MAX_REMOVED_MODELS = 1_000;

@@ -55,6 +55,8 @@ export const HAS_SERVICES = 10;
 export const NAMES_OWNERS = 10;
 /** Each project has ids of models of its own. */
 export const SCOPES_MODELS = 10;
+/** A setting lets jobs that no node can run wait for nodes. */
+export const AWAITS_NODES = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

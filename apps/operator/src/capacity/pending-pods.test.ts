@@ -45,6 +45,7 @@ interface Waiting {
   readonly gpu_count: number;
   readonly since: string;
   readonly reasons: readonly string[];
+  readonly state?: string;
 }
 let waiting: Waiting[];
 const gang = (id: string, more: Partial<Waiting> = {}): Waiting => ({
@@ -56,8 +57,8 @@ const gang = (id: string, more: Partial<Waiting> = {}): Waiting => ({
   ...more,
 });
 const jobs = {
-  async *list() {
-    yield* waiting;
+  async *list({ state }: { readonly state: string }) {
+    yield* waiting.filter((job) => (job.state ?? "pending") === state);
   },
   async get(id: string) {
     const found = waiting.find((job) => job.id === id);
@@ -182,4 +183,10 @@ it("pending Pods: their file is checked, and named where it is wrong", () => {
     expect(read(wrong)).toThrow(`--pending-pods ${file} is not a JSON object`);
   }
   rmSync(folder, { recursive: true });
+});
+
+it("pending Pods: a gang larger than all nodes has them while it is accepted", async () => {
+  waiting = [gang("A1", { state: "accepted" }), gang("A2", { state: "running" })];
+  await look();
+  expect(names()).toHaveLength(2);
 });

@@ -19,6 +19,8 @@ const MAX_ASKED = 128;
 const MAX_GANGS = 32;
 /** Of all gangs together; a gang has all of its Pods or none. */
 const MAX_PODS = 256;
+/** Of accepted ones, those that no present node can run: the setting unsatisfiable_wait. */
+const WAITING = ["pending", "accepted"] as const;
 /** Blockers that another node would take away. */
 const OF_SPACE: ReadonlySet<string> = new Set([
   "InsufficientGpu",
@@ -126,9 +128,11 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
     const beforeMs = nowMs - 1_000 * settings.after_seconds;
     const old: { readonly id: string; readonly since: string }[] = [];
     let count = 0;
-    for await (const { id, since } of heddle.jobs.list({ state: "pending", limit: MAX_JOBS })) {
-      if (Date.parse(since) <= beforeMs) old.push({ id, since });
-      if (++count >= MAX_JOBS) break;
+    for (const state of WAITING) {
+      for await (const { id, since } of heddle.jobs.list({ state, limit: MAX_JOBS })) {
+        if (Date.parse(since) <= beforeMs) old.push({ id, since });
+        if (++count >= MAX_JOBS) break;
+      }
     }
     old.sort((left, right) => Date.parse(left.since) - Date.parse(right.since));
     const found: Job[] = [];

@@ -31,6 +31,14 @@ export const CLUSTER_SETTINGS = {
     unit: "seconds",
     description: "How long a job may run that asks for no time of its own.",
   },
+  unsatisfiable_wait: {
+    type: "integer",
+    minimum: 0,
+    maximum: 1_000_000_000,
+    default: 0,
+    unit: "seconds",
+    description: "How long a job that no present node can run waits for others before it fails.",
+  },
   overcommit_ratio: {
     type: "number",
     minimum: 0.1,

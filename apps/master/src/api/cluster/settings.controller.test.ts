@@ -44,6 +44,7 @@ describe("the cluster's settings", () => {
     expect(names).toEqual([
       "max_concurrent_jobs",
       "job_timeout",
+      "unsatisfiable_wait",
       "overcommit_ratio",
       "shared_storage_gb",
       "job_spec_kib",

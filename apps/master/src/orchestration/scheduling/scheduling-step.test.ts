@@ -1,5 +1,6 @@
 // holds: bound-plan-parts
 
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
@@ -32,4 +33,30 @@ test("a plan of large jobs: goes into the log in parts, and yields between them"
   await schedulingStep({ ...scheduling, control, acknowledgeMs: 1_000 });
   expect(tasks).toEqual([3_000, 3_000, 4_000]);
   expect([...control.state.jobs.values()].map(({ state }) => state)).not.toContain("accepted");
+});
+
+test("a job that no node can run: waits as long as a setting says, or until one can", async () => {
+  const control = new VolatileControl();
+  const scheduling = new Scheduling(control);
+  const atMs = Date.now();
+  control.state.cluster.set("version", NEWEST_VERSION);
+  const putting = { type: "setting.put", name: "unsatisfiable_wait", value: 600 } as const;
+  await control.propose({ ...putting, atMs: atMs - 700_000 });
+  const node = (id: string, gpuCount: number) =>
+    control.propose({ type: "node.join", atMs, offer: nodeOffer(id, { gpuCount }) });
+  const submit = (n: number, submittedAtMs: number) => {
+    const spec = jobSpec({ name: `job-${n}`, resources: { gpu_count: 8 } });
+    return control.propose({ type: "job.submit", atMs: submittedAtMs, jobId: jobId(n), spec });
+  };
+  const step = () => schedulingStep({ ...scheduling, control, acknowledgeMs: 1_000 });
+  const states = () => [1, 2].map((n) => control.state.jobs.get(jobId(n))?.state);
+  await submit(1, atMs - 601_000);
+  await submit(2, atMs - 500_000);
+  await node("a", 4);
+  expect(await step()).toBe(atMs + 100_000);
+  expect(states()).toEqual(["failed", "accepted"]);
+  expect(control.state.jobs.get(jobId(1))?.failure?.reason).toBe("Unsatisfiable");
+  await node("b", 8);
+  await step();
+  expect(states()).toEqual(["failed", "scheduled"]);
 });

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Steps } from "@heddle/base/async/steps";
+import { settingValue } from "@heddle/contracts/api/settings";
 import type { CommitPlanCommand, RankedJob } from "@heddle/control/jobs/records/commands";
 import { readEntry } from "@heddle/control/jobs/records/logged-plan";
 import { reservationOf } from "@heddle/control/jobs/records/renamed-fields";
@@ -44,13 +45,16 @@ function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
   const { cache, plans, cycles, placement } = options;
   const startedMs = performance.now();
   const nowMs = Date.now();
-  const { unsatisfiable, admitted, ...rest } = yield* admit(options, cache.snapshot(nowMs));
+  const { unsatisfiable, admitted, recheckAtMs, ...rest } = yield* admit(
+    options,
+    cache.snapshot(nowMs),
+  );
   // What plugins exclude may change: no job is refused for good by it.
   const queue = placement.applied(rest.snapshot.queue, nowMs);
   const snapshot = { ...rest.snapshot, queue };
   const plan = yield* decideInSteps(snapshot);
   plans.publish(snapshot, plan);
-  const nextMs = nextLookMs(snapshot);
+  const nextMs = nextLookMs(snapshot, recheckAtMs);
   const command = commandOf(options, snapshot, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
   cycles.record({ durationMs, starts: command.starts.length });
@@ -81,9 +85,14 @@ interface Admission {
   readonly snapshot: SchedulingSnapshot;
   readonly admitted: readonly string[];
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
+  /** When the first of those fails that wait for other nodes; Infinity where none does. */
+  readonly recheckAtMs: number;
 }
 
-/** Divides the accepted jobs into those that may run one day and those that never will. */
+/**
+ * Divides the accepted jobs into those that may run one day and those that never will. Those that no
+ * present node can run stay accepted as long as a setting says.
+ */
 function* admit(
   { control, cache }: SchedulingStepOptions,
   snapshot: SchedulingSnapshot,
@@ -93,7 +102,10 @@ function* admit(
   const acceptedId = ({ entry }: QueuedJob) => {
     return entry.kind === "job" && isAccepted(entry.jobId) ? entry.jobId : undefined;
   };
+  const waitMs = settingValue(state.settings, "unsatisfiable_wait") * 1_000;
   const unsatisfiable: { jobId: string; message: string }[] = [];
+  const never = new Set<string>();
+  let recheckAtMs = Number.POSITIVE_INFINITY;
   // A cluster that no node has joined yet says nothing of what will fit.
   for (const job of snapshot.view.roster.size > 0 ? snapshot.queue : []) {
     const jobId = acceptedId(job);
@@ -101,13 +113,18 @@ function* admit(
     yield;
     const blockers = yield* cache.satisfiability.neverFits(snapshot, job);
     if (blockers.length === 0) continue;
+    never.add(jobId);
+    const failsAtMs = job.submittedAtMs + waitMs;
+    if (waitMs > 0 && failsAtMs > snapshot.nowMs) {
+      recheckAtMs = Math.min(recheckAtMs, failsAtMs);
+      continue;
+    }
     const message = algorithmFault(state, jobId) ?? neverText(blockers);
     unsatisfiable.push({ jobId, message });
   }
-  const never = new Set(unsatisfiable.map(({ jobId }) => jobId));
   const queue = snapshot.queue.filter((job) => !never.has(acceptedId(job) ?? ""));
   const admitted = queue.map(acceptedId).filter((id) => id !== undefined);
-  return { snapshot: { ...snapshot, queue }, admitted, unsatisfiable };
+  return { snapshot: { ...snapshot, queue }, admitted, unsatisfiable, recheckAtMs };
 }
 
 function neverText(blockers: readonly Blocker[]): string {
@@ -189,8 +206,11 @@ function isMoved(held: number | undefined, planned: number | undefined): boolean
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound has passed. */
-function nextLookMs({ nowMs, queue, view, settings }: SchedulingSnapshot): number | undefined {
-  let next = view.running.nextBoundMs(settings);
+function nextLookMs(
+  { nowMs, queue, view, settings }: SchedulingSnapshot,
+  recheckAtMs: number,
+): number | undefined {
+  let next = Math.min(recheckAtMs, view.running.nextBoundMs(settings));
   for (const { notBeforeMs } of queue) {
     if (notBeforeMs > nowMs) next = Math.min(next, notBeforeMs);
   }
