@@ -25,7 +25,7 @@ export async function checkEngine({ device, modelPath, isSmall }: EngineCheck) {
       modelPath,
       options: { device, maxSequences: 64, contextTokens: CONTEXT_TOKENS },
       sink,
-      timeouts: { startMs: 300_000 },
+      child: { timeouts: { startMs: 300_000 } },
     }),
   );
   try {

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { kubeTool } from "./kube-tools.ts";
 
 /** How long something may take that the tests wait for. */
@@ -28,6 +29,21 @@ export function kubectl(args: readonly string[], input?: string): string {
 /** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts again by itself. */
 export function crash(name: "kube-apiserver" | "etcd" | "kubelet"): void {
   rig("restart", name);
+}
+
+/** How long an outage of the API server takes. */
+export const OUTAGE_SECONDS = Number(process.env["HEDDLE_KUBE_OUTAGE_SECONDS"] ?? 45);
+
+/** Holds the rig's API server for the outage's time: it takes connections, and answers none. */
+export async function outage(): Promise<void> {
+  const state = join(dirname(process.env["HEDDLE_KUBECONFIG"] ?? ""), "state");
+  const pid = readFileSync(join(state, "kube-apiserver.pid"), "utf8").trim();
+  rig("inside", "kill", "-STOP", pid);
+  try {
+    await new Promise((resolve) => setTimeout(resolve, OUTAGE_SECONDS * 1_000));
+  } finally {
+    rig("inside", "kill", "-CONT", pid);
+  }
 }
 
 /** Adds a node without a machine, whose Pods need a toleration, to the cluster that HEDDLE_KUBE_RIG runs. */

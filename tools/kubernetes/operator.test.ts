@@ -1,4 +1,4 @@
-// holds: kube-jobs, kube-views, kube-definitions, kube-settings, kube-namespace
+// holds: kube-jobs, kube-views, kube-definitions, kube-settings, kube-namespace, kube-outage
 
 import { randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -9,7 +9,14 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
-import { crash, kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import {
+  crash,
+  kubectl,
+  OUTAGE_SECONDS,
+  outage,
+  untilFound,
+  whyNoCluster,
+} from "./kube-cluster.ts";
 import { CHART } from "./kube-tools.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
@@ -231,6 +238,24 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
       await inPhase("tj", "after", "Succeeded");
       await inPhase("tj", "before", "Succeeded");
       expect(await jobsNamed("before")).toHaveLength(1);
+    },
+  );
+
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "operator: an outage of the API server loses no job, and repeats none",
+    { timeout: OUTAGE_SECONDS * 1_000 + 300_000 },
+    async () => {
+      apply("TrainingJob", "outlives", { command: `sleep ${OUTAGE_SECONDS + 10}` });
+      apply("TrainingJob", "ends", { command: "sleep 5" });
+      await inPhase("tj", "outlives", "Running");
+      const { status } = await inPhase("tj", "ends", "Running");
+      const names = Array.from({ length: 5 }, (_, at) => `outage-${at}`);
+      for (const name of names) apply("TrainingJob", name, { command: "true" });
+      await outage();
+      expect((await heddle.jobs.get(status?.jobId ?? "")).state).toBe("succeeded");
+      const all = ["outlives", "ends", ...names];
+      for (const name of all) await inPhase("tj", name, "Succeeded");
+      for (const name of all) expect(await jobsNamed(name)).toHaveLength(1);
     },
   );
 

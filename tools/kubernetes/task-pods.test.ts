@@ -1,8 +1,8 @@
-// holds: kube-task-pods, kube-claims
+// holds: kube-task-pods, kube-claims, kube-model-pods, kube-outage
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { kubectl, untilFound } from "./kube-cluster.ts";
+import { kubectl, OUTAGE_SECONDS, outage, untilFound } from "./kube-cluster.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 import { DeviceDriver } from "./testing/device-driver.ts";
 
@@ -68,6 +68,15 @@ function podsOf(id: string): readonly Pod[] {
   const args = ["get", "pods", `--selector=heddle.dev/job=${id}`, "--output=json"];
   return (JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] }).items;
 }
+
+/** Those of models on GPUs. */
+const modelPods = (): readonly Pod[] => {
+  const args = ["get", "pods", "--selector=heddle.dev/model-of", "--output=json"];
+  const { items } = JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] };
+  return items.filter(
+    ({ spec }) => "nvidia.com/gpu" in (spec.containers[0]?.resources.limits ?? {}),
+  );
+};
 
 const runningPodOf = (id: string) =>
   untilFound(`the Pod of ${id} runs`, () => {
@@ -143,6 +152,24 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
     expect(lines).toEqual([...Array(lines.length - 1).keys(), ""].map(String));
   });
 
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "pods: tasks outlive an outage of the API server, or end in it",
+    { timeout: OUTAGE_SECONDS * 1_000 + 300_000 },
+    async () => {
+      const seconds = OUTAGE_SECONDS + 20;
+      const outlives = submit(`for i in $(seq ${seconds}); do echo $i; sleep 1; done`);
+      const ends = submit("sleep 5; echo done");
+      for (const id of [outlives, ends]) await runningPodOf(id);
+      await outage();
+      expect(await ended(ends)).toMatchObject({ state: "succeeded", attempt: 1 });
+      expect(log(ends)).toBe("done\n");
+      expect(await ended(outlives)).toMatchObject({ state: "succeeded", attempt: 1 });
+      const numbers = Array.from({ length: seconds }, (_, at) => at + 1);
+      expect(log(outlives)).toBe([...numbers, ""].join("\n"));
+      await untilFound("no Pod is left", () => podsOf(ends).length === 0 || undefined);
+    },
+  );
+
   it("pods: a Pod that is deleted is a lost node: the job begins again", async () => {
     const id = submit("echo up $HEDDLE_ATTEMPT; [ $HEDDLE_ATTEMPT = 2 ] || sleep 600");
     await untilFound("the first attempt", () => /up 1/.test(log(id)) || undefined);
@@ -168,6 +195,27 @@ describe.skipIf(why !== undefined)("jobs as Pods", { timeout: 600_000 }, () => {
     const { failure } = await inState(wrong, "failed");
     expect(failure).toMatchObject({ reason: "ImagePull" });
     expect(failure?.message).toContain("not/here:1");
+  });
+
+  it("pods: a model's replica is a Pod with its devices, which no job gets", async () => {
+    // Of the plugin, as ever; an engine on them uses CPUs.
+    release.upgrade({ ...VALUES, worker: { ...VALUES.worker, simulateGpus: "8xH100-80GB" } });
+    release.heddle("models register mine --source builtin://tiny --gpus 1");
+    const pod = await untilFound("the model's Pod", () => modelPods()[0]);
+    expect(pod.spec.containers[0]?.resources.limits).toMatchObject({ "nvidia.com/gpu": "1" });
+    const chat = () => release.heddle("chat --model mine --max-tokens 4 hello");
+    await untilFound("an answer", () => chat() || undefined);
+    const waits = submit("true", { resources: { gpu_count: 8 } });
+    expect(release.heddle(`jobs explain ${waits}`)).toMatch(/gpu/i);
+    expect(job(waits).state).toBe("pending");
+    release.kubectl("delete", "pod", pod.metadata.name, "--wait=false");
+    await untilFound("another Pod", () =>
+      modelPods().find(({ metadata }) => metadata.uid !== pod.metadata.uid),
+    );
+    await untilFound("an answer of it", () => chat() || undefined);
+    release.heddle("models remove mine");
+    expect(await ended(waits)).toMatchObject({ state: "succeeded" });
+    await untilFound("its Pod is gone", () => modelPods().length === 0 || undefined);
   });
 
   it("pods: each GPU is a claim of its own, and none is claimed twice", async () => {

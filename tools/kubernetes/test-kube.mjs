@@ -1,6 +1,7 @@
 // `npm run test:kube`: the tests that need a real Kubernetes, on the cluster of HEDDLE_KUBECONFIG, or on one
 // that is started for them: HEDDLE_KUBE_RIG is a folder with a program rig.sh (up, down, load, restart).
-// Arguments go to vitest.
+// HEDDLE_KUBE_IMAGES has what deploy/images/build.sh --out wrote; HEDDLE_KUBE_OUTAGE_SECONDS=600 makes outages of the
+// API server longer. Arguments go to vitest.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -33,7 +33,8 @@ export class KubernetesDouble {
   readonly #folder: string;
   readonly #pods = new Map<string, Pod>();
   readonly #containers = new Map<string, ChildProcess>();
-  readonly #watches = new Set<ServerResponse>();
+  /** By the reply: which Pods it is about. */
+  readonly #watches = new Map<ServerResponse, (pod: Pod) => boolean>();
   #version = 1;
   #server: Server | undefined;
 
@@ -62,6 +63,7 @@ export class KubernetesDouble {
       templateFile: "",
       profilesFile: "",
       queuesFile: "",
+      modelsFile: "",
       access: {
         url: `http://127.0.0.1:${address?.port}`,
         accountFolder: join(this.#folder, "account"),
@@ -84,7 +86,7 @@ export class KubernetesDouble {
 
   /** Ends all watches, as an API server that is restarted. */
   dropWatches(): void {
-    for (const watch of this.#watches) watch.destroy();
+    for (const watch of this.#watches.keys()) watch.destroy();
     this.#watches.clear();
   }
 
@@ -107,14 +109,15 @@ export class KubernetesDouble {
     if (request.method === "DELETE") return send(...this.#delete(name));
     if (request.method === "POST") return send(...this.#create(await bodyOf(request)));
     if (name === POD_NAME) return send(200, this.#workersPod());
+    const isSelected = selected(url.searchParams.get("labelSelector") ?? "");
     if (url.searchParams.has("watch")) {
       reply.writeHead(200).flushHeaders();
-      this.#watches.add(reply);
+      this.#watches.set(reply, isSelected);
       reply.once("close", () => this.#watches.delete(reply));
       return;
     }
     const metadata = { resourceVersion: String(this.#version) };
-    send(200, { items: [...this.#pods.values()], metadata });
+    send(200, { items: [...this.#pods.values()].filter(isSelected), metadata });
   }
 
   #create(pod: Pod): [status: number, body: object] {
@@ -178,7 +181,9 @@ export class KubernetesDouble {
   }
 
   #tell(type: string, object: Pod): void {
-    for (const watch of this.#watches) watch.write(`${JSON.stringify({ type, object })}\n`);
+    for (const [watch, isSelected] of this.#watches) {
+      if (isSelected(object)) watch.write(`${JSON.stringify({ type, object })}\n`);
+    }
   }
 
   #node(): object {
@@ -204,6 +209,8 @@ export class KubernetesDouble {
         containers: [
           {
             name: "worker",
+            image: "team/worker:1",
+            env: [{ name: "OWN", value: "yes" }],
             resources: { requests: { cpu: "500m", memory: "1Gi" } },
             volumeMounts: [{ name: "data", mountPath: this.#folder }],
           },
@@ -212,6 +219,12 @@ export class KubernetesDouble {
       },
     };
   }
+}
+
+/** By a selector of one label. */
+function selected(selector: string): (pod: Pod) => boolean {
+  const [label = "", value] = selector.split("=");
+  return ({ metadata }) => selector === "" || metadata.labels?.[label] === value;
 }
 
 async function bodyOf(request: IncomingMessage): Promise<Pod> {

@@ -1,11 +1,11 @@
 import { AppError } from "@heddle/base/errors";
 import type { FlagHelp } from "@heddle/node-agent/node-flags";
 
-/** The flags of a worker that runs in Kubernetes, for tasks as Pods. */
+/** The flags of a worker that runs in Kubernetes, for tasks and models as Pods. */
 export const POD_FLAGS = {
   executor: [
     "KIND",
-    "process, pod or slurm: what tasks run as; pod needs Kubernetes (default: process)",
+    "process, pod or slurm: what tasks run as, and with pod models; pod needs Kubernetes (default: process)",
   ],
   "pod-gpus": ["RESOURCE[=COUNT]", "resource of the device plugin for Pods, as nvidia.com/gpu"],
   "pod-gpu-claims": [
@@ -13,12 +13,13 @@ export const POD_FLAGS = {
     "ResourceClaimTemplate of one GPU (DRA), and how many of its node the worker gives to Pods",
   ],
   "pod-service": ["NAME", "headless Service over the Pods of tasks (default: heddle-tasks)"],
-  "pod-template": ["FILE", "JSON with parts of a Pod that all Pods of tasks get"],
+  "pod-template": ["FILE", "JSON with parts of a Pod that all Pods of tasks and models get"],
   "pod-profiles": [
     "FILE",
     "JSON with further parts by name, for container_options.profile of jobs",
   ],
   "pod-queues": ["FILE", "JSON with further parts by the name of a job's queue"],
+  "pod-models": ["FILE", "JSON with further parts for the Pods of models"],
   "cluster-domain": ["DOMAIN", "DNS domain of the Kubernetes cluster (default: cluster.local)"],
 } as const satisfies Record<string, FlagHelp>;
 
@@ -65,6 +66,8 @@ export interface PodSettings {
   readonly profilesFile: string;
   /** A file with further parts by the name of a queue; empty for none. */
   readonly queuesFile: string;
+  /** A file with further parts of models' Pods; empty for none. */
+  readonly modelsFile: string;
   /** Absent: as Kubernetes gives it to pods. */
   readonly access?: KubernetesAccess | undefined;
 }
@@ -92,10 +95,12 @@ export function readPodSettings(
   const gpus = podGpus(flags["pod-gpus"], flags["pod-gpu-claims"], takes);
   const { "pod-service": service = "heddle-tasks", "pod-queues": queuesFile = "" } = flags;
   const { "pod-template": templateFile = "", "pod-profiles": profilesFile = "" } = flags;
+  const { "pod-models": modelsFile = "" } = flags;
   if (!NAME.test(service)) throw takes("pod-service", "the name of a Service");
   const clusterDomain = flags["cluster-domain"] ?? "cluster.local";
   if (!DOMAIN.test(clusterDomain)) throw takes("cluster-domain", "a DNS domain");
-  return { podName, gpus, service, clusterDomain, templateFile, profilesFile, queuesFile };
+  const files = { templateFile, profilesFile, queuesFile, modelsFile };
+  return { podName, gpus, service, clusterDomain, ...files };
 }
 
 function podGpus(

@@ -8,6 +8,7 @@ import type {
   WeightsSpec,
 } from "@heddle/contracts/engine";
 import type { ModelStage } from "@heddle/contracts/models/model-division";
+import type { EngineLauncher } from "@heddle/engines/llama/parent/engine-link";
 import type { ModelPlan } from "@heddle/engines/shards/plan-model";
 import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
 import type { IndexedModel, WeightsPeer } from "@heddle/engines/shards/weights/stage-weights";
@@ -42,6 +43,11 @@ export type EngineFactory = (start: {
   /** Called when it takes requests again after that. */
   readonly onRecovered: () => void;
   readonly signal: AbortSignal;
+  /**
+   * Begins the engine's process elsewhere, where these folders with weights can be read; absent: as a
+   * child of the worker.
+   */
+  readonly launchWith?: (weights: readonly string[]) => EngineLauncher;
   /** Opens the streams to the other stages of a model; absent outside a cluster. */
   readonly joinPeers?: PeerStages | undefined;
   /** The stage as it is now: other workers may have got the others. */

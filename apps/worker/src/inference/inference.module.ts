@@ -4,6 +4,7 @@ import { type DynamicModule, Module } from "@nestjs/common";
 import { ARTIFACT_BYTES } from "../artifacts/artifact-source.ts";
 import { ArtifactsModule } from "../artifacts/artifacts.module.ts";
 import { WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
+import { OuterPlaces } from "../tasks/outer-places.ts";
 import {
   ENGINES,
   type EnginePorts,
@@ -12,6 +13,8 @@ import {
   type StagePorts,
 } from "./engine-ports.ts";
 import { InferenceController } from "./inference.controller.ts";
+import { ModelPods } from "./pods/model-pods.ts";
+import { withModelPods } from "./pods/with-model-pods.ts";
 import { ReplicaSet } from "./replica-set.ts";
 import { ReplicasController } from "./replicas.controller.ts";
 import { withSimulatedGpus } from "./simulated-device.ts";
@@ -31,8 +34,21 @@ export function inferenceModule(given: EnginePorts): DynamicModule {
     providers: [
       {
         provide: ENGINES,
-        inject: [NodeAgent, ARTIFACT_BYTES],
-        useFactory: (node: NodeAgent, bytes: ArtifactBytes) => enginesOn(node, bytes, given),
+        inject: [NodeAgent, ARTIFACT_BYTES, OuterPlaces, WORKER_OPTIONS],
+        useFactory: async (
+          node: NodeAgent,
+          bytes: ArtifactBytes,
+          { pods }: OuterPlaces,
+          { dataDirectory }: WorkerOptions,
+        ) => {
+          const ports = enginesOn(node, bytes, given);
+          if (!pods) return ports;
+          const { nodeId, options } = node;
+          return withModelPods(
+            ports,
+            await ModelPods.find(pods, nodeId, dataDirectory, options.log),
+          );
+        },
       },
       {
         provide: ReplicaSet,

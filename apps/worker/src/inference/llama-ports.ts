@@ -1,4 +1,4 @@
-import { relative } from "node:path";
+import { dirname, relative } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { type GgufFile, readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
@@ -47,12 +47,14 @@ export function llamaPorts({
         const engine = await startStagedEngine({ ...spec, stage }, modelPath, start);
         return withReasoning(engine, template);
       }
+      const launch = start.launchWith?.(weightFolders(cacheDirectory, modelPath, isCached));
       const engine = await startLlamaEngine({
         ...start,
         modelPath,
         options: spec.options,
         split: spec.engine === "llama" ? spec.split : undefined,
         onRestart: start.onDown,
+        ...(launch && { child: { launch } }),
       });
       return withReasoning(engine, template);
     },
@@ -65,6 +67,11 @@ export function llamaPorts({
       return stageWeights(weights, pull.stage, { ...optionsOf(pull), peers, ...faults });
     },
   };
+}
+
+/** What its process reads: weights that lie elsewhere, and those of adapters in the cache. */
+function weightFolders(cache: string, modelPath: string, isCached: boolean): readonly string[] {
+  return isCached ? [cache] : [cache, dirname(modelPath)];
 }
 
 /** The option's template or the file's; blank where there is neither. */

@@ -63,7 +63,6 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     const gpus = leader.register?.hardware?.gpus ?? [];
     expect(gpus).toHaveLength(4);
     expect(leader.register?.labels).toMatchObject({
-      "heddle/gpus": "pods",
       "heddle/profile-reader": "true",
       "heddle/feature-inputs": "true",
     });

@@ -1,7 +1,8 @@
 import { dirname } from "node:path";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import type { TaskLaunch } from "../executors/executor.ts";
-import type { Container, Metadata, Pod, Volume, VolumeMount } from "./kubernetes-types.ts";
+import type { Container, Metadata, Pod, VolumeMount } from "./kubernetes-types.ts";
+import { askForDevices, type Mounts, mountsOf, NO_DEVICES, onNode } from "./pod-parts.ts";
 import type { PodPlace } from "./pod-place.ts";
 import { type ContainerTemplate, mergedTemplate, type PodTemplate } from "./pod-template.ts";
 
@@ -53,7 +54,7 @@ export function podManifest(launch: TaskLaunch, parts: PodParts): Pod {
       ...(maxRuntimeMs > 0 && {
         activeDeadlineSeconds: Math.ceil(maxRuntimeMs / 1_000) + DEADLINE_SLACK_S,
       }),
-      ...claimsOf(launch.plan, place),
+      ...askForDevices(launch.plan.devices.length, place.settings.gpus).spec,
       volumes: [...volumes, ...more],
       containers: [containerOf(launch.plan, parts, own, volumeMounts)],
     },
@@ -89,8 +90,6 @@ function containerOf(
   volumeMounts: readonly VolumeMount[],
 ): Container {
   const { volumeMounts: ownMounts = [], env: ownVariables = [], ...container } = own;
-  // Images for CUDA ask for all devices, and only the device plugin may give some.
-  const none = { name: "NVIDIA_VISIBLE_DEVICES", value: "void" };
   const securityContext = {
     allowPrivilegeEscalation: false,
     capabilities: { drop: ["ALL"] },
@@ -102,48 +101,28 @@ function containerOf(
     name: CONTAINER,
     image: plan.spec.containerImage,
     command: [...runner.command, controlFolder],
-    env: plan.devices.length === 0 ? [none, ...ownVariables] : ownVariables,
+    env: plan.devices.length === 0 ? [NO_DEVICES, ...ownVariables] : ownVariables,
     resources: resourcesOf(plan, place),
     volumeMounts: [...volumeMounts, ...ownMounts],
   };
 }
 
-/** As the DaemonSet controller does: Kubernetes' scheduler still sees what the node has left. */
-function onNode(node: string): object {
-  const matchFields = [{ key: "metadata.name", operator: "In", values: [node] }];
-  const terms = { nodeSelectorTerms: [{ matchFields }] };
-  return { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: terms } };
-}
-
 function resourcesOf({ spec, devices }: TaskPlan, { settings }: PodPlace) {
   const { cpuMilli, memoryBytes } = spec;
-  const { gpus } = settings;
+  const asked = askForDevices(devices.length, settings.gpus);
   const limits = {
     ...(cpuMilli > 0 && { cpu: `${cpuMilli}m` }),
     ...(memoryBytes > 0 && { memory: String(memoryBytes + RUNNER_BYTES) }),
-    ...(gpus?.by === "plugin" && devices.length > 0 && { [gpus.resource]: String(devices.length) }),
+    ...asked.limits,
   };
-  const claims = devices.map((_, index) => ({ name: claimName(index) }));
-  return { limits, requests: limits, ...(gpus?.by === "claim" && { claims }) };
-}
-
-/** A claim for each device: the template is of one. */
-function claimsOf({ devices }: TaskPlan, { settings: { gpus } }: PodPlace): object {
-  if (gpus?.by !== "claim" || devices.length === 0) return {};
-  const { template: resourceClaimTemplateName } = gpus;
-  const claims = devices.map((_, index) => ({ name: claimName(index), resourceClaimTemplateName }));
-  return { resourceClaims: claims };
-}
-
-function claimName(index: number): string {
-  return `gpu-${index}`;
+  return { limits, requests: limits, ...asked.container };
 }
 
 /** The task's own paths of the worker's volume, under the same names: no other task's are seen. */
 function volumesOf(
   { mounts, stdout, plan }: TaskLaunch,
   { place, runner, leaseFolder, controlFolder }: PodParts,
-): { readonly volumes: Volume[]; readonly volumeMounts: VolumeMount[] } {
+): Mounts {
   const paths = [
     ...mounts,
     { path: dirname(stdout), isReadOnly: false },
@@ -151,21 +130,15 @@ function volumesOf(
     { path: leaseFolder, isReadOnly: true },
     { path: runner.folder, isReadOnly: true },
   ];
-  const volumes = new Map<string, Volume>();
-  const volumeMounts = paths.map(({ path, isReadOnly }): VolumeMount => {
-    const { volume, subPath } = place.shared(path);
-    const name = `worker-${volume.name}`.slice(0, 63);
-    volumes.set(name, { ...volume, name });
-    return { name, mountPath: path, subPath, ...(isReadOnly && { readOnly: true }) };
-  });
+  const { volumes, volumeMounts } = mountsOf(place, paths);
   if (plan.spec.readOnly) {
-    volumes.set("tmp", { name: "tmp", emptyDir: {} });
+    volumes.push({ name: "tmp", emptyDir: {} });
     volumeMounts.push({ name: "tmp", mountPath: "/tmp" });
   }
   if (plan.spec.shmBytes > 0) {
     const emptyDir = { medium: "Memory", sizeLimit: String(plan.spec.shmBytes) };
-    volumes.set("shm", { name: "shm", emptyDir });
+    volumes.push({ name: "shm", emptyDir });
     volumeMounts.push({ name: "shm", mountPath: "/dev/shm" });
   }
-  return { volumes: [...volumes.values()], volumeMounts };
+  return { volumes, volumeMounts };
 }

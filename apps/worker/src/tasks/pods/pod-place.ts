@@ -6,6 +6,7 @@ import type { PodGpus, PodSettings } from "../../config/pod-settings.ts";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import { KubernetesApi, podAccess } from "./kubernetes-api.ts";
 import {
+  type Container,
   type Node,
   type OwnerReference,
   type Pod,
@@ -45,7 +46,8 @@ export class PodPlace {
   /** Rejects where the API server does not show the worker's own pod and node. */
   static async find(settings: PodSettings): Promise<PodPlace> {
     const api = new KubernetesApi(settings.access ?? podAccess());
-    readTemplate(settings.templateFile);
+    readTemplate("pod-template", settings.templateFile);
+    readTemplate("pod-models", settings.modelsFile);
     readPartsByName("pod-profiles", settings.profilesFile);
     readPartsByName("pod-queues", settings.queuesFile);
     const pod = await api.get<Pod>(api.path("pods", settings.podName));
@@ -60,7 +62,7 @@ export class PodPlace {
   template({ profile, queue }: Pick<TaskPlan["spec"], "profile" | "queue">): PodTemplate {
     const { templateFile, queuesFile } = this.settings;
     const ofQueue = readPartsByName("pod-queues", queuesFile)[queue] ?? {};
-    const all = mergedTemplate(readTemplate(templateFile), ofQueue);
+    const all = mergedTemplate(readTemplate("pod-template", templateFile), ofQueue);
     if (profile === "") return all;
     const own = this.#profiles[profile];
     if (own !== undefined) return mergedTemplate(all, own);
@@ -68,17 +70,30 @@ export class PodPlace {
     throw new AppError("invalid_value", message);
   }
 
-  /** Of this worker's node: which profiles it has, and that its GPUs are given to Pods. */
+  /** Of this worker's node: which profiles it has. */
   get labels(): Readonly<Record<string, string>> {
     const names = Object.keys(this.#profiles);
-    return {
-      ...Object.fromEntries(names.map((name) => [`heddle/profile-${name}`, "true"])),
-      ...(this.settings.gpus && { "heddle/gpus": "pods" }),
-    };
+    return Object.fromEntries(names.map((name) => [`heddle/profile-${name}`, "true"]));
   }
 
   get #profiles() {
     return readPartsByName("pod-profiles", this.settings.profilesFile);
+  }
+
+  /** What the Pods of models get. */
+  get modelTemplate(): PodTemplate {
+    const { templateFile, modelsFile } = this.settings;
+    return mergedTemplate(
+      readTemplate("pod-template", templateFile),
+      readTemplate("pod-models", modelsFile),
+    );
+  }
+
+  /** The worker's own, whose image has the engines too. */
+  get container(): Container {
+    const [own] = this.#pod.spec.containers;
+    if (own) return own;
+    throw new AppError("invalid_value", `the pod ${this.settings.podName} has no container`);
   }
 
   get nodeName(): string {

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { readBoundedText } from "@heddle/base/flag-file";
-import type { Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
+import type { Container, Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
 
 const MAX_TEMPLATE_BYTES = 256 * 1024;
 const MAX_NAMES = 256;
@@ -23,12 +23,13 @@ const JOINED = ["volumes", "tolerations", "imagePullSecrets"] as const;
 export interface ContainerTemplate {
   readonly env?: readonly { readonly name: string }[];
   readonly volumeMounts?: readonly VolumeMount[];
+  readonly resources?: Container["resources"];
   readonly [field: string]: unknown;
 }
 
 /** The parts in the file; none for an empty name. Throws an AppError `invalid_value`. */
-export function readTemplate(file: string): PodTemplate {
-  return readObject("pod-template", file) as PodTemplate;
+export function readTemplate(flag: "pod-template" | "pod-models", file: string): PodTemplate {
+  return readObject(flag, file) as PodTemplate;
 }
 
 /** By the name of a profile or queue. Throws an AppError `invalid_value`. */

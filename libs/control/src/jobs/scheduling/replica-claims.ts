@@ -115,7 +115,7 @@ function isIn(
   return !node.quarantined.some(({ device }) => devices.includes(device));
 }
 
-/** Workers that run tasks as Pods hold no GPU of their own nodes. */
+/** Of workers of an earlier build that run tasks as Pods, and no models: they have no GPU for a replica. */
 const GPUS_OF_PODS = { key: "heddle/gpus", operator: "in" as const, values: ["pods"] };
 
 function claimRequest(

@@ -1,20 +1,17 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { basename, extname } from "node:path";
-import type { Duplex, Readable } from "node:stream";
-import { fileURLToPath } from "node:url";
+import { basename } from "node:path";
+import type { Duplex } from "node:stream";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo } from "@heddle/contracts/engine";
-import { withHugePages } from "../native/huge-pages.ts";
-import {
-  type ChildEvents,
-  type ChildLoad,
-  type ChildMessage,
-  type ChildStart,
-  EVENTS_FD,
-  type ParentMessage,
-  STAGES_FD,
+import type {
+  ChildEvents,
+  ChildLoad,
+  ChildMessage,
+  ChildStart,
+  ParentMessage,
 } from "../protocol/child-protocol.ts";
 import { EventFrameReader } from "../protocol/event-frames.ts";
+import type { EngineLauncher, EngineLink } from "./engine-link.ts";
+import { forkEngine } from "./fork-engine.ts";
 
 /** What an engine process reports to its owner. */
 interface EngineChildListener {
@@ -35,17 +32,6 @@ export interface ChildTimeouts {
   readonly silenceMs: number;
 }
 
-/**
- * V8's bounds for each thread of the process, MiB: without them it lets garbage of many requests pile up
- * before it looks through the old generation, and the process seems to leak. Most of what is large is
- * native memory, which these do not count.
- */
-const HEAP_FLAGS = [
-  "--min-semi-space-size=8",
-  "--max-semi-space-size=8",
-  "--max-old-space-size=512",
-];
-
 export const CHILD_TIMEOUTS: ChildTimeouts = {
   startMs: 10 * 60_000,
   pingIntervalMs: 2_000,
@@ -57,7 +43,7 @@ export const CHILD_TIMEOUTS: ChildTimeouts = {
  * long is ended: it hangs or was stopped, and would keep its requests for ever.
  */
 export class EngineChild {
-  readonly #process: ChildProcess;
+  readonly #process: EngineLink;
   readonly #listener: EngineChildListener;
   readonly #modelPath: string;
   readonly #timeouts: ChildTimeouts;
@@ -68,42 +54,37 @@ export class EngineChild {
   #pingTimer: NodeJS.Timeout | undefined;
   #unansweredPings = 0;
 
-  constructor(start: ChildStart, listener: EngineChildListener, timeouts = CHILD_TIMEOUTS) {
+  constructor(
+    start: ChildStart,
+    listener: EngineChildListener,
+    timeouts = CHILD_TIMEOUTS,
+    launch: EngineLauncher = forkEngine,
+  ) {
     this.#listener = listener;
     this.#modelPath = start.modelPath;
     this.#timeouts = timeouts;
-    const url = new URL(`../process/engine-process${extname(import.meta.url)}`, import.meta.url);
-    this.#process = fork(fileURLToPath(url), {
-      serialization: "advanced",
-      execArgv: HEAP_FLAGS,
-      env: withHugePages(process.env),
-      stdio: [
-        "ignore",
-        "ignore",
-        "pipe",
-        "ipc",
-        "pipe",
-        (start.stages ?? 1) > 1 ? "pipe" : "ignore",
-      ],
-    });
     // `exited` reports a failure to start too, for callers that do not await `ready`.
     this.#ready.promise.catch(() => undefined);
-    this.#process.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
-    });
+    this.#process = launch(
+      {
+        message: (message) => this.#take(message),
+        errorOutput: (text) => {
+          this.#errorOutput = (this.#errorOutput + text).slice(-MAX_ERROR_OUTPUT);
+        },
+        failed: (reason) => {
+          this.#fatal ??= reason;
+        },
+        ended: (how) => this.#exited(how),
+      },
+      (start.stages ?? 1) > 1,
+    );
     this.#readEvents();
-    this.#process.on("message", (message) => this.#take(message as ChildMessage));
-    this.#process.on("error", (error) => {
-      this.#fatal ??= new AppError("engine_failed", `the engine process failed: ${error.message}`);
-    });
-    this.#process.on("close", (code, signal) => this.#exited(code, signal));
     this.send({ kind: "start", start });
   }
 
   /** Where the frames of the other stages come and go, of one that is the last stage. */
   get stages(): Duplex {
-    const streams: readonly unknown[] = this.#process.stdio;
-    return streams[STAGES_FD] as Duplex;
+    return this.#process.stages as Duplex;
   }
 
   get pid(): number | undefined {
@@ -117,13 +98,13 @@ export class EngineChild {
 
   /** A message to a process that is gone is lost; `exited` reports that end. */
   send(message: ParentMessage): void {
-    if (this.#process.connected) this.#process.send(message, () => undefined);
+    this.#process.send(message);
   }
 
   /** Ends the process at once, for the reason if there is one; resolves when it is gone. */
   kill(reason?: AppError): Promise<void> {
     this.#fatal ??= reason;
-    this.#process.kill("SIGKILL");
+    this.#process.kill();
     return this.#gone.promise;
   }
 
@@ -150,10 +131,7 @@ export class EngineChild {
       this.#unansweredPings = 0;
       this.#listener.events(message);
     });
-    const pipe = this.#process.stdio[EVENTS_FD] as Readable | null | undefined;
-    // A pipe breaks when its process ends, which `close` reports.
-    pipe?.on("error", () => undefined);
-    pipe?.on("data", (chunk: Buffer) => reader.push(chunk));
+    this.#process.events.on("data", (chunk: Buffer) => reader.push(chunk));
   }
 
   #take(message: ChildMessage): void {
@@ -173,9 +151,8 @@ export class EngineChild {
     }
   }
 
-  #exited(code: number | null, signal: NodeJS.Signals | null): void {
+  #exited(how: string): void {
     clearInterval(this.#pingTimer);
-    const how = signal === null ? `with exit code ${code}` : `by signal ${signal}`;
     // The output of native code may go to API clients, so it must not show the file's path.
     const name = basename(this.#modelPath);
     const output = lastLines(this.#errorOutput).replaceAll(this.#modelPath, name);

@@ -17,6 +17,7 @@ import type { GpuSplit } from "@heddle/contracts/models/model-division";
 import { MAX_RUNNING_SEQUENCES } from "../kv-cache/kv-limits.ts";
 import type { ChildEvents, ChildLoad, ChildStart } from "../protocol/child-protocol.ts";
 import { CHILD_TIMEOUTS, type ChildTimeouts, EngineChild } from "./engine-child.ts";
+import type { EngineLauncher } from "./engine-link.ts";
 
 /** What a llama engine is started with. */
 export interface LlamaEngineOptions {
@@ -32,7 +33,8 @@ export interface LlamaEngineOptions {
   readonly onRestart?: ((reason: AppError) => void) | undefined;
   /** Called when it takes requests again after that. */
   readonly onRecovered?: (() => void) | undefined;
-  readonly timeouts?: Partial<ChildTimeouts> | undefined;
+  /** Of its process, which is a child of this one where nothing launches it elsewhere. */
+  readonly child?: { readonly timeouts?: Partial<ChildTimeouts>; readonly launch?: EngineLauncher };
   /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -186,8 +188,9 @@ export class LlamaEngine implements Engine {
       events: (message: ChildEvents) => this.#events(message),
       exited: (reason: AppError) => this.#exited(reason),
     };
-    const timeouts = { ...CHILD_TIMEOUTS, ...this.#options.timeouts };
-    const child = new EngineChild(this.#start, listener, timeouts);
+    const { timeouts: given, launch } = this.#options.child ?? {};
+    const timeouts = { ...CHILD_TIMEOUTS, ...given };
+    const child = new EngineChild(this.#start, listener, timeouts, launch);
     this.#earlier?.join(child.stages);
     const limitMs = timeouts.startMs;
     const tooSlow = new AppError(

@@ -419,7 +419,7 @@ describe("the engine's process", () => {
       modelPath,
       options: {},
       sink: () => {},
-      timeouts: { startMs: 1 },
+      child: { timeouts: { startMs: 1 } },
     });
     await expect(slow).rejects.toThrow(/not loaded within 1 ms/);
     await session.close();

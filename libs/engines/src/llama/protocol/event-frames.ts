@@ -1,14 +1,11 @@
 import { deserialize, serialize } from "node:v8";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import type { ChildEvents, ChildLoad } from "./child-protocol.ts";
+import { LENGTH_BYTES, LengthFrameReader } from "./length-frames.ts";
 
 /** Room for the frame of one step; a larger one is made of its own. */
 const FRAME_BYTES = 64 * 1024;
-/** More is no frame of ours. */
-const MAX_FRAME_BYTES = 256 * 2 ** 20;
-
-/** A frame: its length without these four bytes, its kind, and what the kind says. */
-const LENGTH_BYTES = 4;
+/** A frame: its length, its kind, and what the kind says. */
 const DELTAS = 1;
 const VALUE = 2;
 
@@ -81,49 +78,10 @@ function valueFrame(message: ChildEvents): Uint8Array {
   return frame;
 }
 
-/** Takes frames out of the bytes of a stream, however they were cut. */
-export class EventFrameReader {
-  readonly #onEvents: (message: ChildEvents) => void;
-  #rest: Buffer[] = [];
-  #restBytes = 0;
-  /** Bytes of the frame that is not whole yet, as far as they are known. */
-  #wanted = LENGTH_BYTES;
-
+/** Takes the events out of the bytes of a stream, however they were cut. */
+export class EventFrameReader extends LengthFrameReader {
   constructor(onEvents: (message: ChildEvents) => void) {
-    this.#onEvents = onEvents;
-  }
-
-  /** Throws where the bytes are no frames. */
-  push(chunk: Buffer): void {
-    if (this.#restBytes + chunk.length < this.#wanted) {
-      this.#keep(chunk);
-      return;
-    }
-    const bytes = this.#restBytes === 0 ? chunk : Buffer.concat([...this.#rest, chunk]);
-    this.#rest = [];
-    this.#restBytes = 0;
-    let at = 0;
-    for (;;) {
-      this.#wanted = LENGTH_BYTES;
-      if (bytes.length - at < LENGTH_BYTES) break;
-      this.#wanted += bytes.readUInt32LE(at);
-      if (this.#wanted > MAX_FRAME_BYTES) {
-        throw new Error(
-          `a frame of ${this.#wanted} bytes was received, and none has over ${MAX_FRAME_BYTES}`,
-        );
-      }
-      if (bytes.length - at < this.#wanted) break;
-      const end = at + this.#wanted;
-      this.#onEvents(unpack(bytes, at, end));
-      at = end;
-    }
-    // A copy: what is left of a large chunk would keep all of it.
-    if (at < bytes.length) this.#keep(Buffer.from(bytes.subarray(at)));
-  }
-
-  #keep(bytes: Buffer): void {
-    this.#rest.push(bytes);
-    this.#restBytes += bytes.length;
+    super((bytes, begin, end) => onEvents(unpack(bytes, begin, end)));
   }
 }
 

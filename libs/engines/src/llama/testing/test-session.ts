@@ -56,7 +56,7 @@ export class TestSession extends EngineSession<LlamaEngine> {
       startLlamaEngine({
         modelPath: path,
         options: { threads: 1, ...options },
-        timeouts,
+        ...(timeouts && { child: { timeouts } }),
         onRestart: ({ message }) => crashes.push(message),
         onRecovered: () => recoveries.push(performance.now()),
         sink,
