@@ -16,7 +16,7 @@ const COLUMNS: readonly TableColumn<LogEvent>[] = [
   { title: text.sequence, width: "6rem", isNumber: true, cell: ({ sequence }) => sequence },
   {
     title: STRINGS.common.time,
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(13rem, 1fr)",
     cell: ({ time }) => <time dateTime={time}>{formatTime(time)}</time>,
   },
   { title: STRINGS.common.kind, width: "minmax(12rem, 1.5fr)", cell: ({ type }) => type },

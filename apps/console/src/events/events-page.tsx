@@ -22,7 +22,7 @@ const MAX_EVENTS = 50_000;
 const COLUMNS: readonly TableColumn<ClusterEvent>[] = [
   {
     title: STRINGS.common.time,
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(13rem, 1fr)",
     cell: ({ at }) => <time dateTime={at}>{formatTime(at)}</time>,
   },
   { title: STRINGS.common.kind, width: "5rem", cell: ({ type }) => type },
