@@ -130,7 +130,7 @@ describe("responses of three masters: stored ones", () => {
 
 describe("responses of three masters: those in the background", () => {
   it("are followed live through other masters, and resumed there without a gap", async () => {
-    const id = await begin(FIRST, 60);
+    const id = await begin(FIRST, 150);
     const live = await eventsOn(SECOND, id, -1, (event) => event.sequence_number >= 12);
     const during = await on(THIRD).responses.retrieve(id);
     expect(during.status).toBe("in_progress");
