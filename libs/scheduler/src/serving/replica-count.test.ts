@@ -112,3 +112,15 @@ test("replica count: a constant load settles, and changes at most once a cool-do
     { numRuns: 60 },
   );
 });
+
+test("replica count: zero after the idle time; a slow first token keeps a replica", () => {
+  const targeted = { targetQueue: 2, targetTtftMs: 100, coolDownMs: 1_000 };
+  const wanted: ScalingTargets = { min: 0, max: 4, idleMs: 5_000, ...targeted };
+  const times = { pressedMs: 0, relaxedMs: 9_000, idleMs: 5_000, sinceChangeMs: 0 };
+  const idle = { replicas: 2, ready: 2, queued: 0, running: 0, slots: 4, ttftMs: 90 };
+  expect(decideReplicas(idle, wanted, times)).toEqual({ replicas: 0, reason: "idle for 5 s" });
+  expect(decideReplicas(idle, wanted, { ...times, idleMs: 4_999 })).toBeUndefined();
+  const slow = { ...idle, running: 1 };
+  const relaxed = [idle, slow, { ...slow, ttftMs: 50 }].map((each) => isRelaxed(each, wanted));
+  expect(relaxed).toEqual([true, false, true]);
+});
