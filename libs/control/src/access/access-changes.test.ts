@@ -66,6 +66,17 @@ describe("roles", () => {
     expect(control.state.roles.size).toBe(0);
   });
 
+  it("of administrators are not what every user has by default", () => {
+    const control = newestControl();
+    const choose = (defaultRole: string) => {
+      const policy = { adminRoles: ["admin"], defaultRole, updatedAtMs: 1 };
+      return make(control, { type: "access.set", atMs: 1, policy });
+    };
+    expect(choose("viewer").ok).toBe(true);
+    expect(choose("admin")).toMatchObject({ code: "invalid_value", param: "default_role" });
+    expect(control.state.access.get("policy")).toMatchObject({ defaultRole: "viewer" });
+  });
+
   it("that do not exist are not bound, and no key has them", () => {
     const control = newestControl();
     expect(bind(control, ALICE)).toMatchObject({ code: "not_found", param: "role" });

@@ -91,6 +91,14 @@ describe("secrets of projects", () => {
     expect(remove(control)).toMatchObject({ ok: false, code: "not_found" });
   });
 
+  it("of the same name in another project are free, whoever uses this one's", () => {
+    const control = cluster();
+    for (const project of ["vision", "speech"]) set(control, { project });
+    expect(submit(control, "speech").ok).toBe(true);
+    expect(remove(control).ok).toBe(true);
+    expect(control.state.secrets.size).toBe(1);
+  });
+
   it("move to another key by the version that was read", () => {
     const control = cluster();
     set(control);
