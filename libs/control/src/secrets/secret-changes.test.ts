@@ -91,7 +91,7 @@ describe("secrets of projects", () => {
     expect(remove(control)).toMatchObject({ ok: false, code: "not_found" });
   });
 
-  it("of the same name in another project are free, whoever uses this one's", () => {
+  it("of one name in two projects are removed apart", () => {
     const control = cluster();
     for (const project of ["vision", "speech"]) set(control, { project });
     expect(submit(control, "speech").ok).toBe(true);
