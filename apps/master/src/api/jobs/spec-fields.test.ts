@@ -3,201 +3,40 @@
 
 import { eventually } from "@heddle/base/testing/eventually";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
-import type { LeaseTask } from "@heddle/contracts/generated/heddle/v1/LeaseTask";
 import { NEWEST_VERSION, TAKES_INPUTS } from "@heddle/control/cluster-version";
-import { taskKey } from "@heddle/control/jobs/records/records";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { JobApi } from "../../../test/job-api.ts";
-import { SECRETS } from "../../../test/test-master.ts";
-import { commandForTask } from "../../orchestration/tasks/task-orders.ts";
+import {
+  api,
+  contest,
+  dryRunOf,
+  EVICTED,
+  type FieldCase,
+  filters,
+  lease,
+  leases,
+  loseOneOfTwo,
+  nested,
+  over,
+  places,
+  specWith,
+  startFieldApi,
+} from "../../../test/job-fields/field-effects.ts";
 
-/**
- * Checks every field of the contract's job spec: an invalid value is refused with a pointer, and a
- * valid one has an effect. The workers' side of a lease is checked by `apps/worker/src/tasks` and
- * `task-fields.test.ts`.
- */
-interface FieldCase {
-  /** An invalid value. */
-  readonly refused: unknown;
-  readonly effect: (path: string) => Promise<void>;
-}
+// Checks every field of the contract's job spec: an invalid value is refused with a pointer, and a
+// valid one has an effect. The workers' side of a lease is checked by `apps/worker/src/tasks` and
+// `task-fields.test.ts`.
 
-let api: JobApi;
-let count = 0;
-
-beforeAll(async () => {
-  api = await JobApi.start();
-  await api.join("plain", {
-    cpuMilli: 4_000,
-    memoryMib: 4_096,
-    localSsdGb: 10,
-    gpuType: "A100",
-    gpuMemoryGb: 40,
-    gpuCount: 1,
-    rack: "r1",
-    labels: { zone: "b" },
-  });
-  await api.join("rich", {
-    ioOperationsPerSec: 1_000_000,
-    networkMbps: 100_000,
-    fabric: "ib0",
-    rack: "r2",
-    labels: { zone: "a", "heddle/profile-reader": "true", "heddle/feature-inputs": "true" },
-    executors: ["process", "container", "training"],
-  });
-  await api.join("special", { gpuCount: 0, taints: ["special"], labels: { kind: "special" } });
-  await api.propose({ type: "setting.put", name: "shared_storage_gb", value: 100 });
-});
+beforeAll(startFieldApi);
 afterAll(() => api.close());
-
-const SMALL = { cpu_cores: 0.1, memory_gb: 0.1 };
-
-/** `{a: {b: value}}` of `a.b`. */
-function nested(path: string, value: unknown): Record<string, unknown> {
-  const [first = "", ...rest] = path.split(".");
-  return { [first]: rest.length === 0 ? value : nested(rest.join("."), value) };
-}
-
-function bodyOf(change: Record<string, unknown>): Record<string, unknown> {
-  count += 1;
-  const { resources, ...others } = change as { resources?: Record<string, unknown> };
-  const body = { name: `n${count}`, command: "true", ...others };
-  return { ...body, resources: { ...SMALL, ...resources } };
-}
-
-interface Dry {
-  readonly verdict: string;
-  readonly placement: readonly { readonly node: string }[];
-  readonly never_fits: readonly {
-    readonly resource: string;
-    readonly reason: string;
-    readonly message: string;
-  }[];
-  readonly explanation: { readonly blockers: readonly { readonly resource: string }[] };
-}
-
-async function dryRun(change: Record<string, unknown>): Promise<Dry> {
-  const { status, body } = await api.call("POST", "/jobs?dry_run=true", bodyOf(change));
-  expect(status, JSON.stringify(body)).toBe(200);
-  return body as unknown as Dry;
-}
-
-/** A resource: one value fits only the larger node, another fits none. */
-function places(
-  fits: unknown,
-  never: unknown,
-  expected: string,
-  { node = "rich", ...others }: Record<string, unknown> = {},
-): FieldCase["effect"] {
-  return async (path) => {
-    const field = path.replace("resources.", "");
-    const placed = await dryRun({ resources: { ...others, [field]: fits } });
-    expect(placed).toMatchObject({ verdict: "would_start", placement: [{ node }] });
-    const refused = await dryRun({ resources: { ...others, [field]: never } });
-    expect(refused.verdict).toBe("unsatisfiable");
-    const words = refused.never_fits.map(({ reason, resource }) => `${reason} ${resource}`);
-    expect(words.join("; ")).toContain(expected);
-  };
-}
-
-/** The lease of this spec's task, as sent to a worker. */
-async function lease(change: Record<string, unknown>): Promise<NonNullable<LeaseTask["spec"]>> {
-  const id = await api.submit(bodyOf(change));
-  await api.reached(id, "scheduled");
-  const { state } = api.master.control;
-  const order = commandForTask(
-    state,
-    state.tasks.get(taskKey(id, 1, 0))!,
-    undefined,
-    Date.now(),
-    SECRETS,
-  );
-  await api.call("DELETE", `/jobs/${id}`);
-  await over(id);
-  return order?.lease?.spec ?? {};
-}
-
-/** Resolves when the job holds no place. */
-async function over(id: string): Promise<void> {
-  await api.report(id, "exited", { endedAtMs: Date.now() });
-}
-
-/** The field changes this part of the worker's lease. */
-function leases(value: unknown, expected: NonNullable<LeaseTask["spec"]>): FieldCase["effect"] {
-  return async (path) => {
-    const [key = ""] = Object.keys(expected);
-    expect(await lease(nested(path, value))).toMatchObject(expected);
-    const without = (await lease({})) as Record<string, unknown>;
-    expect(without[key]).not.toEqual((expected as Record<string, unknown>)[key]);
-  };
-}
-
-/** The filter finds the job by the field's value, and not by another. */
-function filters(value: unknown, query: string, other: string): FieldCase["effect"] {
-  return async (path) => {
-    const id = await api.submit(bodyOf(nested(path, value)));
-    const found = async (text: string) => {
-      const { body } = await api.call("GET", `/jobs?${text}`);
-      return (body?.data ?? []).map((job) => (job as unknown as { id: string }).id);
-    };
-    expect(await found(query)).toContain(id);
-    expect(await found(other)).not.toContain(id);
-    await api.call("DELETE", `/jobs/${id}`);
-    await over(id);
-  };
-}
-
-/**
- * A job that takes all of the larger node runs, and another wants it. Returns the first one's
- * state.
- */
-async function contest(
-  first: Record<string, unknown>,
-  second: Record<string, unknown>,
-): Promise<string | undefined> {
-  const gpus = { gpu_count: 4, gpu_type: "H100" };
-  const holder = await api.submit(bodyOf({ tasks: 1, resources: { ...gpus, ...first } }));
-  await api.run(holder);
-  const comer = await api.submit(bodyOf({ tasks: 1, resources: { ...gpus, ...second } }));
-  await api.reached(comer, "pending");
-  const { body } = await api.call("GET", `/jobs/${comer}`);
-  expect(body?.explanation?.blockers).not.toEqual([]);
-  const state = api.master.control.state.jobs.get(holder)?.state;
-  for (const id of [comer, holder]) {
-    await api.call("DELETE", `/jobs/${id}`);
-    await over(id);
-  }
-  return state;
-}
-
-const EVICTED = "checkpointing";
-
-/** A gang over two nodes runs, and one of the nodes is lost. */
-async function loseOneOfTwo(tolerance: number): Promise<string | undefined> {
-  const pair = `p${tolerance}`;
-  const nodes = [`${pair}-1`, `${pair}-2`];
-  const offer = { gpuCount: 0, cpuMilli: 100, memoryMib: 200, labels: { pair } };
-  for (const id of nodes) await api.join(id, offer);
-  const body = { tasks: 2, failure_tolerance: tolerance };
-  const resources = { cpu_cores: 0.2, node_affinity: { pair } };
-  const id = await api.submit(bodyOf({ ...body, resources }));
-  await api.run(id);
-  const lost = { nodeIds: nodes.slice(0, 1), fencedAtMs: Date.now() + 3_600_000 };
-  await api.propose({ type: "node.lost", ...lost });
-  const state = api.master.control.state.jobs.get(id)?.state;
-  await api.call("DELETE", `/jobs/${id}`);
-  await over(id);
-  return state;
-}
 
 const FIELDS: Readonly<Record<string, FieldCase>> = {
   id: {
     refused: "job_1",
     effect: async () => {
       const id = "job_01M7ZHA0THCABZQ4XCV62DZD3F";
-      const { body } = await api.call("POST", "/jobs", bodyOf({ id }));
+      const { body } = await api.call("POST", "/jobs", specWith({ id }));
       expect(body?.job_id).toBe(id);
-      expect((await api.call("POST", "/jobs", bodyOf({ id }))).status).toBe(409);
+      expect((await api.call("POST", "/jobs", specWith({ id }))).status).toBe(409);
       await api.call("DELETE", `/jobs/${id}`);
       await over(id);
     },
@@ -209,8 +48,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     effect: async (path) => {
       await api.call("PUT", "/queues/night", { max_length: 1 });
       await filters("night", "queue=night", "queue=default")(path);
-      const first = await api.submit(bodyOf({ queue: "night" }));
-      expect((await api.call("POST", "/jobs", bodyOf({ queue: "night" }))).status).toBe(429);
+      const first = await api.submit(specWith({ queue: "night" }));
+      expect((await api.call("POST", "/jobs", specWith({ queue: "night" }))).status).toBe(429);
       await api.call("DELETE", `/jobs/${first}`);
       await over(first);
       expect(await lease({ queue: "night" })).toMatchObject({ queue: "night" });
@@ -229,11 +68,11 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: "",
     effect: async () => {
       const image = { container_image: "alpine:3" };
-      expect((await dryRun(image)).placement).toMatchObject([{ node: "rich" }]);
+      expect((await dryRunOf(image)).placement).toMatchObject([{ node: "rich" }]);
       const spec = await lease(image);
       expect(spec).toMatchObject({ executor: "container", containerImage: "alpine:3" });
       const elsewhere = { resources: { node_affinity: { zone: "b" } } };
-      expect((await dryRun({ ...image, ...elsewhere })).verdict).toBe("unsatisfiable");
+      expect((await dryRunOf({ ...image, ...elsewhere })).verdict).toBe("unsatisfiable");
     },
   },
   "container_options.network": {
@@ -259,10 +98,12 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     effect: async () => {
       const image = { container_image: "alpine:3" };
       const options = { container_options: { profile: "reader" } };
-      expect((await dryRun({ ...image, ...options })).placement).toMatchObject([{ node: "rich" }]);
+      expect((await dryRunOf({ ...image, ...options })).placement).toMatchObject([
+        { node: "rich" },
+      ]);
       expect(await lease({ ...image, ...options })).toMatchObject({ profile: "reader" });
       const other = { container_options: { profile: "writer" } };
-      expect((await dryRun({ ...image, ...other })).verdict).toBe("unsatisfiable");
+      expect((await dryRunOf({ ...image, ...other })).verdict).toBe("unsatisfiable");
     },
   },
   "container_options.read_only": {
@@ -293,7 +134,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       const [key, sealed] = ["00112233aabbccdd", "c2VhbGVk"];
       api.master.control.useSecretsKey(key);
       await api.propose({ type: "secret.set", ...secret, key, sealed });
-      const id = await api.submit(bodyOf({ secret_variables: { A: "token" } }));
+      const id = await api.submit(specWith({ secret_variables: { A: "token" } }));
       const remove = () => api.propose({ type: "secret.remove", ...secret });
       expect(await remove()).toMatchObject({ ok: false, code: "conflict" });
       await api.call("DELETE", `/jobs/${id}`);
@@ -307,9 +148,11 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
       const source = "https://example.com/data";
       const input = { name: "data", source, sha256: "0".repeat(64) };
       expect(await lease({ inputs: [input] })).toMatchObject({ inputs: [input] });
-      const first = bodyOf({});
+      const first = specWith({});
       const job = await api.submit(first);
-      const next = await api.submit(bodyOf({ inputs: [{ name: "data", job, artifact: "file" }] }));
+      const next = await api.submit(
+        specWith({ inputs: [{ name: "data", job, artifact: "file" }] }),
+      );
       await api.reached(next, "pending");
       const { body } = await api.call("GET", `/jobs/${next}`);
       expect(body?.explanation?.blockers).toMatchObject([
@@ -330,10 +173,10 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   dependencies: {
     refused: ["no such job"],
     effect: async () => {
-      const first = bodyOf({});
+      const first = specWith({});
       const id = await api.submit(first);
       await api.run(id);
-      const next = await api.submit(bodyOf({ dependencies: [first["name"]] }));
+      const next = await api.submit(specWith({ dependencies: [first["name"]] }));
       await api.reached(next, "pending");
       const { body } = await api.call("GET", `/jobs/${next}`);
       expect(body?.explanation?.blockers).toMatchObject([
@@ -352,7 +195,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
   tasks: {
     refused: 0,
     effect: async () => {
-      expect((await dryRun({ tasks: 3 })).placement).toHaveLength(3);
+      expect((await dryRunOf({ tasks: 3 })).placement).toHaveLength(3);
       expect((await lease({ tasks: 3 })).tasks).toBe(3);
     },
   },
@@ -372,9 +215,9 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: 0,
     effect: async (path) => {
       await places(100, 101, "shared_storage_gb", { node_affinity: { zone: "a" } })(path);
-      const id = await api.submit(bodyOf({ resources: { shared_storage_gb: 60 } }));
+      const id = await api.submit(specWith({ resources: { shared_storage_gb: 60 } }));
       await api.run(id);
-      const second = await dryRun({ resources: { shared_storage_gb: 60 } });
+      const second = await dryRunOf({ resources: { shared_storage_gb: 60 } });
       expect(second.verdict).toBe("would_wait");
       expect(second.explanation.blockers).toContainEqual(
         expect.objectContaining({ resource: "shared_storage_gb", free: 40, limit: 100 }),
@@ -395,10 +238,10 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: "yes",
     effect: async () => {
       const wanted = { infiniband_required: true };
-      const placed = await dryRun({ resources: wanted });
+      const placed = await dryRunOf({ resources: wanted });
       expect(placed).toMatchObject({ verdict: "would_start", placement: [{ node: "rich" }] });
       const without = { ...wanted, node_affinity: { zone: "b" } };
-      expect((await dryRun({ resources: without })).verdict).toBe("unsatisfiable");
+      expect((await dryRunOf({ resources: without })).verdict).toBe("unsatisfiable");
     },
   },
   "resources.node_affinity": {
@@ -422,8 +265,8 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     refused: 1,
     effect: async () => {
       const gang = { tasks: 5, resources: { gpu_count: 5 } };
-      expect((await dryRun(gang)).placement).toHaveLength(5);
-      const together = await dryRun({ ...gang, resources: { gpu_count: 5, same_rack: true } });
+      expect((await dryRunOf(gang)).placement).toHaveLength(5);
+      const together = await dryRunOf({ ...gang, resources: { gpu_count: 5, same_rack: true } });
       expect(together.verdict).toBe("unsatisfiable");
       expect(together.never_fits[0]?.reason).toBe("TopologyUnavailable");
     },
@@ -475,7 +318,7 @@ const FIELDS: Readonly<Record<string, FieldCase>> = {
     effect: async () => {
       const exit = { reason: "ExitCode" as const, exitCode: 1, endedAtMs: Date.now() };
       const failed = async (limit: number) => {
-        const id = await api.submit(bodyOf({ retry_limit: limit }));
+        const id = await api.submit(specWith({ retry_limit: limit }));
         await api.run(id);
         await api.report(id, "exited", exit);
         const state = api.master.control.state.jobs.get(id)?.state;
@@ -546,7 +389,7 @@ describe("job spec: every field", { timeout: 60_000 }, () => {
     "%s is refused with a pointer at it",
     async (path, { refused }) => {
       const change = nested(path, refused);
-      const { status, body } = await api.call("POST", "/jobs", { ...bodyOf({}), ...change });
+      const { status, body } = await api.call("POST", "/jobs", { ...specWith({}), ...change });
       expect([400, 422]).toContain(status);
       const [pointer = ""] = (body?.errors ?? []).map((error) => error.pointer);
       expect(`${pointer}/`).toMatch(new RegExp(`^#/${path.replaceAll(".", "/")}/`));
@@ -559,7 +402,7 @@ describe("job spec: every field", { timeout: 60_000 }, () => {
 
   it("that is not in the contract is refused, at every depth", async () => {
     for (const path of ["a", "resources.a", "checkpoint_config.a", "monitoring_config.a"]) {
-      const change = { ...bodyOf({}), ...nested(path, 1) };
+      const change = { ...specWith({}), ...nested(path, 1) };
       const { status, body } = await api.call("POST", "/jobs", change);
       expect(status, path).toBe(400);
       expect(body?.errors?.[0]?.pointer).toBe(`#/${path.replace(".", "/")}`);
@@ -571,13 +414,13 @@ describe("job spec: every field", { timeout: 60_000 }, () => {
 it("job spec: older workers and masters get no job with inputs", async () => {
   const input = { name: "data", source: "https://example.com/data", sha256: "0".repeat(64) };
   const older = { inputs: [input], resources: { node_affinity: { zone: "b" } } };
-  const { verdict, never_fits: why } = await dryRun(older);
+  const { verdict, never_fits: why } = await dryRunOf(older);
   expect(verdict).toBe("unsatisfiable");
   expect(why.map(({ message }) => message).join()).toMatch(/older build, which knows no `inputs`/);
   const { cluster } = api.master.control.state;
   const version = cluster.get("version") ?? NEWEST_VERSION;
   cluster.set("version", TAKES_INPUTS - 1);
-  const refused = await api.call("POST", "/jobs", bodyOf({ inputs: [input] }));
+  const refused = await api.call("POST", "/jobs", specWith({ inputs: [input] }));
   cluster.set("version", version);
   expect(refused.status).toBe(503);
   expect(JSON.stringify(refused.body)).toContain("when all of them run this build");
