@@ -37,7 +37,9 @@ export class ScriptedReplica implements ReadyReplica {
   calls = 0;
   maxSequences = 1;
   maxQueued = 0;
-  answers: readonly (readonly EngineEvent[] | "hangs")[] = [[STARTED, DONE]];
+  answers: readonly (readonly EngineEvent[] | Promise<readonly EngineEvent[]> | "hangs")[] = [
+    [STARTED, DONE],
+  ];
   readonly deadlines: number[] = [];
   left = 0;
 
@@ -61,7 +63,7 @@ export class ScriptedReplica implements ReadyReplica {
     return (async function* () {
       try {
         if (events === "hangs") await new Promise(() => undefined);
-        else yield* events;
+        else yield* await events;
       } finally {
         leave();
       }
@@ -76,23 +78,22 @@ export function dispatchOver(
   options: { maxQueued?: number; maxWaitMs?: number } = {},
 ) {
   const source = { replicas, outlook: LOADING };
+  const limits = { maxQueued: 2, maxWaitMs: 1_000, maxLoadingWaitMs: 5_000, ...options };
   const listeners = new Set<() => void>();
-  const dispatch = new ReplicaDispatch({
-    replicas: {
-      ready: () => source.replicas,
-      outlook: () => source.outlook,
-      onChange: (listener) => {
-        listeners.add(listener);
-        return () => listeners.delete(listener);
+  const dispatch = new ReplicaDispatch(
+    Object.assign(limits, {
+      replicas: {
+        ready: () => source.replicas,
+        outlook: () => source.outlook,
+        onChange: (listener: () => void) => {
+          listeners.add(listener);
+          return () => listeners.delete(listener);
+        },
       },
-    },
-    clock: { monotonicMs: () => Date.now(), wallMs: () => Date.now() },
-    random: () => 1,
-    maxQueued: 2,
-    maxWaitMs: 1_000,
-    maxLoadingWaitMs: 5_000,
-    ...options,
-  });
+      clock: { monotonicMs: () => Date.now(), wallMs: () => Date.now() },
+      random: () => 1,
+    }),
+  );
   /** The state of a call as one word. */
   const start = (
     change: Partial<InferenceCall> = {},
@@ -123,7 +124,7 @@ export function dispatchOver(
     for (const listener of listeners) listener();
     return soon();
   };
-  return { dispatch, source, listeners, start, change };
+  return { dispatch, source, limits, listeners, start, change };
 }
 
 /** Some turns of the event loop, enough for everything that needs no timer. */

@@ -5,6 +5,7 @@ import {
   chownSync,
   constants,
   existsSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -67,6 +68,28 @@ test("beneath: a pipe, a socket or a folder is refused at once", async () => {
   expect(() => openFileBeneathSync(root(), "pipe")).toThrow("pipe is not a regular file");
   await expect(read("a")).rejects.toThrow("EISDIR: a");
   await expect(openFileBeneath(root(), "pipe", constants.O_WRONLY)).rejects.toThrow("ENXIO");
+});
+
+test.skipIf(!isRoot)("beneath: a task's hard link to another user's file is refused", async () => {
+  const [task, other] = [61_184, 61_185];
+  chownSync(join(root(), "a"), task, task);
+  for (const [name, owner] of [
+    ["own", task],
+    ["of-root", 0],
+    ["other", other],
+  ] as const) {
+    const place = join(folder, name);
+    writeFileSync(place, name);
+    chownSync(place, owner, owner);
+    for (const at of ["a", "a/b"]) linkSync(place, join(root(), at, name));
+  }
+  expect(await read("a/own")).toBe("own");
+  for (const path of ["a/of-root", "a/other"]) {
+    await expect(read(path), path).rejects.toThrow("is a hard link to a file of another user");
+    expect(() => openFileBeneathSync(root(), path), path).toThrow("is a hard link");
+  }
+  // What root has put into a folder of its own is no task's.
+  expect(await read("a/b/other")).toBe("other");
 });
 
 test("beneath: folders are created, files listed and trees removed; links stay links", async () => {

@@ -21,6 +21,8 @@ import { AppError } from "./errors.ts";
  * - Each component is opened relative to the descriptor of its parent, and no link is followed. A
  *   directory that is replaced with a link between check and use is an error.
  * - Only regular files are opened, and an open never waits for the other end of a pipe.
+ * - A file that its folder's user only linked there is refused: where `fs.protected_hardlinks` is 0,
+ *   a task can give any file of the disk a second name.
  */
 
 const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -60,6 +62,7 @@ export async function openFileBeneath(
     try {
       const found = await file.stat();
       if (!found.isFile()) throw notRegular(path, found);
+      if (found.nlink > 1) checkOwner(path, found, await folder.stat());
       return file;
     } catch (error) {
       await file.close();
@@ -108,10 +111,15 @@ export function openFileBeneathSync(
       place = join(place, segment);
     }
     const file = openSync(childOf(at, place, name), flags | LINKLESS, mode);
-    const found = fstatSync(file);
-    if (found.isFile()) return file;
-    closeSync(file);
-    throw notRegular(path, found);
+    try {
+      const found = fstatSync(file);
+      if (!found.isFile()) throw notRegular(path, found);
+      if (found.nlink > 1) checkOwner(path, found, fstatSync(at));
+      return file;
+    } catch (error) {
+      closeSync(file);
+      throw error;
+    }
   } finally {
     closeSync(at);
   }
@@ -325,6 +333,10 @@ class OpenFolder {
     return Buffer.concat([Buffer.from(`${this.#place}${sep}`), name]);
   }
 
+  stat(): Promise<Stats> {
+    return this.#handle.stat();
+  }
+
   entries() {
     return listOf(this.#place, "utf8");
   }
@@ -398,6 +410,14 @@ function segmentsOf(path: string): readonly string[] {
 function notRegular(path: string, found: Stats): Error {
   if (found.isDirectory()) return Object.assign(new Error(`EISDIR: ${path}`), { code: "EISDIR" });
   return new AppError("invalid_value", `${path} is not a regular file`);
+}
+
+/** Of a file with several names. In a folder of root or of this process's user no task makes one. */
+function checkOwner(path: string, file: Stats, folder: Stats): void {
+  const isTrusted = folder.uid === 0 || folder.uid === process.getuid?.();
+  if (isTrusted || file.uid === folder.uid) return;
+  const message = `${path} is a hard link to a file of another user than its folder's: copy the file instead`;
+  throw new AppError("invalid_value", message);
 }
 
 function tooMuch(path: string, most: string): AppError {

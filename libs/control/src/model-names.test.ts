@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { RECORDS_EVENTS, SCOPES_MODELS } from "./cluster-version.ts";
 import type { ControlCommand } from "./command.ts";
-import { modelIn } from "./model-names.ts";
+import { modelIn, projectOfDeployment } from "./model-names.ts";
 import { ReplicatedControl } from "./replicated-control.ts";
 import type { ModelRecord } from "./state.ts";
 
@@ -54,6 +54,16 @@ test("model ids: two projects and the cluster use one id, each its own model", (
   expect(state.removedModels.has("m")).toBe(true);
   expect(modelIn(state, "m", "a")).toBeUndefined();
   expect(modelIn(state, "m", "b")?.backing).toBe("of b");
+});
+
+test("deployments: have the project of their models, if these have one", () => {
+  const { state, apply } = controlAt(SCOPES_MODELS);
+  expect(projectOfDeployment(state, "d")).toBeUndefined();
+  apply(model("m", "a"));
+  apply(model("n", "a"));
+  expect(projectOfDeployment(state, "d")).toBe("a");
+  apply(model("m", undefined));
+  expect(projectOfDeployment(state, "d")).toBeUndefined();
 });
 
 test("model ids: a project's model takes no id of the whole cluster", () => {

@@ -27,6 +27,16 @@ export function projectOfModel({ project, lineage }: ModelRecord): string | unde
   return project ?? lineage?.project;
 }
 
+/** The project of all models that the deployment serves; undefined where it is not one. */
+export function projectOfDeployment(
+  { models }: Pick<ControlState, "models">,
+  key: string,
+): string | undefined {
+  const served = [...models.values()].filter(({ deployment }) => deployment === key);
+  const [project, ...others] = new Set(served.map(projectOfModel));
+  return others.length === 0 ? project : undefined;
+}
+
 /** Gives the models of projects, until now under their ids alone, their keys. */
 export function scopeModels(state: Pick<ControlState, "cluster" | "models">): void {
   for (const [key, model] of [...state.models]) {

@@ -102,7 +102,7 @@ describe("priorities in the queue of a master", () => {
   });
 
   it("fair queue: a ticket's place is where it leaves the queue", () => {
-    const queue = new FairQueue<{ fairKey: string; priority: number; name: string }>(20);
+    const queue = new FairQueue<{ fairKey: string; priority: number; name: string }>();
     const add = (name: string, fairKey: string, priority = 0) =>
       queue.push({ fairKey, priority, name });
     for (const name of ["a1", "a2", "a3"]) add(name, "a");
@@ -124,7 +124,7 @@ describe("priorities in the queue of a master", () => {
   });
 
   it("fair queue: a ticket of a low priority gets its turn after its wait", () => {
-    const queue = new FairQueue<{ fairKey: string; priority: number; arrivedMs: number }>(9);
+    const queue = new FairQueue<{ fairKey: string; priority: number; arrivedMs: number }>();
     const low = { fairKey: "low", priority: -1_000, arrivedMs: 0 };
     queue.push(low);
     queue.push({ fairKey: "k", priority: 0, arrivedMs: 0 });

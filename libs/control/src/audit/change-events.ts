@@ -2,7 +2,7 @@ import type { EventType } from "@heddle/contracts/event-types";
 import { bindingKey } from "../access/records.ts";
 import { NAMES_OWNERS, versionOf } from "../cluster-version.ts";
 import type { ControlCommand } from "../command.ts";
-import { projectOfModel } from "../model-names.ts";
+import { projectOfDeployment, projectOfModel } from "../model-names.ts";
 import { secretKey } from "../secrets/records.ts";
 import type { ControlState } from "../state.ts";
 
@@ -61,16 +61,10 @@ const RULES: Rules = {
     subject: `models/${id}`,
     data: { model: id },
   }),
-  "deployment.scale": ({ deployment, from, replicas, reason }) => ({
-    type: "MODEL_SCALING",
-    subject: `deployments/${deployment}`,
-    data: { from, replicas, reason: reason.slice(0, 500) },
-  }),
-  "deployment.configure": ({ deployment, replicas, scaling }) => ({
-    type: "MODEL_SCALING",
-    subject: `deployments/${deployment}`,
-    data: { replicas, ...(scaling && { scaling }) },
-  }),
+  "deployment.scale": ({ deployment, from, replicas, reason }, state) =>
+    scalingEvent(deployment, state, { from, replicas, reason: reason.slice(0, 500) }),
+  "deployment.configure": ({ deployment, replicas, scaling }, state) =>
+    scalingEvent(deployment, state, { replicas, ...(scaling && { scaling }) }),
   "setting.put": ({ name, value }) => ({
     type: "SETTING_CHANGE",
     subject: `settings/${name}`,
@@ -215,6 +209,16 @@ export function changeEvent(command: ControlCommand, state: ControlState): Chang
     | ((command: ControlCommand, state: ControlState) => ChangeEvent)
     | undefined;
   return rule?.(command, state);
+}
+
+function scalingEvent(
+  deployment: string,
+  state: ControlState,
+  data: ChangeEvent["data"],
+): ChangeEvent {
+  const project =
+    versionOf(state) < NAMES_OWNERS ? undefined : projectOfDeployment(state, deployment);
+  return { type: "MODEL_SCALING", subject: `deployments/${deployment}`, project, data };
 }
 
 function keyEvent(

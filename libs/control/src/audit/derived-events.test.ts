@@ -158,12 +158,14 @@ test("events: those of a project's model and webhook name the project", () => {
   const webhook = { url, project: "speech", secret: "new", types: [], createdAtMs: 1 } as never;
   const texts = textsOf(newestControl(), [
     entry({ type: "model.register", atMs: 1, model, deployment }, AUDIT),
+    entry({ type: "deployment.configure", atMs: 1, deployment: "d", replicas: 2 }, AUDIT),
     entry({ type: "model.remove", atMs: 1, id: "m", project: "speech" }, AUDIT),
     entry({ type: "webhook.set", atMs: 1, id: "w1", webhook }, AUDIT),
     entry({ type: "webhook.remove", atMs: 1, id: "w1" }, AUDIT),
   ]);
   expect(texts.map((text) => JSON.parse(text))).toMatchObject([
     { type: "MODEL_DEPLOYMENT", project: "speech" },
+    { type: "MODEL_SCALING", project: "speech" },
     { type: "MODEL_REMOVAL", project: "speech" },
     { type: "WEBHOOK_CHANGE", project: "speech" },
     { type: "WEBHOOK_CHANGE", project: "speech", data: { removed: true } },

@@ -97,6 +97,27 @@ const holds = (id: string, device: number, held: number[], change: Partial<Runni
     ...change,
   });
 
+test("blockers: jobs that need shards are behind each other, also on other nodes", () => {
+  const types = ["A", "B", "C"];
+  const on = (at: number, gpus: number) => ({
+    request: request({ gpuTypes: [types[at]!], gpus }),
+    submittedAtMs: at,
+  });
+  const nodes = types.map((gpuType) => node(gpuType, { gpuType }));
+  const { pending } = schedule(
+    input({ nodes, ...places(0) }, [
+      trains("first", [1, 1], on(0, 1)),
+      trains("second", [1, 1], on(1, 1)),
+      trains("needs-none", [0, 1], on(2, 9)),
+    ]),
+  );
+  const behind = pending.filter(({ blockers }) =>
+    blockers.some(({ reason }) => reason === "PriorityBehind"),
+  );
+  expect(pending).toHaveLength(3);
+  expect(behind.map(({ entry }) => entryKey(entry))).toEqual(["second"]);
+});
+
 test("shards: a job whose shard fits on no server with all its places is not planned", () => {
   const at = input({ nodes: [node("n")], ...places(3, 3) }, [trains("whole", [1, 4])]);
   const { starts, pending } = schedule(at);

@@ -21,14 +21,14 @@ function drain(queue: FairQueue<Ticket>): Ticket[] {
 }
 
 test("fair queue: keys take turns, so a busy key does not block another", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   for (const order of [0, 1, 2]) queue.push({ fairKey: "many", priority: 0, order });
   queue.push({ fairKey: "few", priority: 0, order: 3 });
   expect(drain(queue).map(({ fairKey }) => fairKey)).toEqual(["many", "few", "many", "many"]);
 });
 
 test("fair queue: every key has a head; the key with the most gives up its last", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   for (const order of [0, 1, 2]) queue.push({ fairKey: "many", priority: 0, order });
   queue.push({ fairKey: "few", priority: 0, order: 3 });
   expect(queue.heads().map(({ order }) => order)).toEqual([0, 3]);
@@ -41,7 +41,7 @@ test("fair queue: every key has a head; the key with the most gives up its last"
 });
 
 test("fair queue: a ticket that has waited long goes before later ones, until it left", () => {
-  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>(10);
+  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>();
   const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: 0 };
   const later = { fairKey: "new", priority: NORMAL, order: 1, arrivedMs: 3_600_000 };
   for (const ticket of [old, later]) queue.push(ticket);
@@ -58,7 +58,7 @@ test("fair queue: a ticket that has waited long goes before later ones, until it
 });
 
 test("fair queue: a ticket without a time of arrival keeps its priority", () => {
-  const queue = new FairQueue<Ticket & { readonly arrivedMs?: number }>(10);
+  const queue = new FairQueue<Ticket & { readonly arrivedMs?: number }>();
   const timeless = { fairKey: "a", priority: BATCH, order: 0 };
   const later = { fairKey: "b", priority: NORMAL, order: 1, arrivedMs: 3_600_000 };
   for (const ticket of [timeless, later]) queue.push(ticket);
@@ -67,7 +67,7 @@ test("fair queue: a ticket without a time of arrival keeps its priority", () => 
 });
 
 test("fair queue: tickets are looked at once a second", () => {
-  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>(10);
+  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>();
   const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: -3_600_000 };
   const later = { fairKey: "new", priority: NORMAL, order: 1, arrivedMs: 0 };
   queue.age(0);
@@ -78,13 +78,6 @@ test("fair queue: tickets are looked at once a second", () => {
   expect(queue.peek()).toBe(old);
 });
 
-test("fair queue: a full queue refuses", () => {
-  const queue = new FairQueue<Ticket>(1);
-  expect(queue.push({ fairKey: "a", priority: 0, order: 0 })).toBe(true);
-  expect(queue.push({ fairKey: "b", priority: 9, order: 1 })).toBe(false);
-  expect(queue.size).toBe(1);
-});
-
 test("fair queue: by priority, in order within a key, keys in turn", () => {
   const spec = fc.array(
     fc.record({ fairKey: fc.constantFrom("a", "b", "c"), priority: fc.nat(2) }),
@@ -92,7 +85,7 @@ test("fair queue: by priority, in order within a key, keys in turn", () => {
   );
   fc.assert(
     fc.property(spec, (tickets) => {
-      const queue = new FairQueue<Ticket>(20);
+      const queue = new FairQueue<Ticket>();
       for (const [order, ticket] of tickets.entries()) queue.push({ ...ticket, order });
       const places = new Map(queue.tickets().map((each) => [each, queue.positionOf(each)]));
       const out = drain(queue);
@@ -113,7 +106,7 @@ test("fair queue: by priority, in order within a key, keys in turn", () => {
 });
 
 test("fair queue: a ticket removed before its turn keeps its key's turn", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   const tickets = [0, 1].map((order) => ({ fairKey: "a", priority: 0, order }));
   const other = { fairKey: "b", priority: 0, order: 2 };
   for (const ticket of [...tickets, other]) queue.push(ticket);
@@ -125,7 +118,7 @@ test("fair queue: a ticket removed before its turn keeps its key's turn", () => 
 });
 
 test("fair queue: an unknown ticket is not removed", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   const ticket = { fairKey: "a", priority: 0, order: 0 };
   expect(queue.remove(ticket)).toBe(false);
   queue.push(ticket);
@@ -136,13 +129,13 @@ test("fair queue: an unknown ticket is not removed", () => {
 });
 
 test("fair queue: an empty one has no head, no ticket and no victim", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   expect([queue.peek(), queue.heads(), queue.tickets()]).toEqual([undefined, [], []]);
   expect(queue.crowding("a", 0)).toBeUndefined();
 });
 
 test("fair queue: heads have the highest priority, victims the lowest", () => {
-  const queue = new FairQueue<Ticket>(10);
+  const queue = new FairQueue<Ticket>();
   for (const order of [0, 1, 2]) queue.push({ fairKey: "low", priority: 0, order });
   for (const order of [3, 4, 5, 6]) queue.push({ fairKey: "high", priority: 1, order });
   expect(queue.heads().map(({ order }) => order)).toEqual([3]);

@@ -13,10 +13,8 @@ export interface QueueTicket {
 /** How often aged tickets are looked for. */
 const AGING_PAUSE_MS = 1_000;
 
-/** A bounded queue: by priority, which rises with the wait, then keys in turn, then FIFO. */
+/** A queue by priority, which rises with the wait, then keys in turn, then FIFO. */
 export class FairQueue<T extends QueueTicket> {
-  /** May change; what waits beyond it stays. */
-  capacity: number;
   /** By priority; the keys of a lane are in the order of their next turns. */
   readonly #lanes = new Map<number, Map<string, T[]>>();
   /** The raised priorities of tickets that have aged. */
@@ -24,20 +22,13 @@ export class FairQueue<T extends QueueTicket> {
   #agedAtMs = Number.NEGATIVE_INFINITY;
   #size = 0;
 
-  constructor(capacity: number) {
-    this.capacity = capacity;
-  }
-
   get size(): number {
     return this.#size;
   }
 
-  /** False, without effect, if the queue is full. */
-  push(ticket: T): boolean {
-    if (this.#size >= this.capacity) return false;
+  push(ticket: T): void {
     this.#insert(ticket, ticket.priority);
     this.#size += 1;
-    return true;
   }
 
   #insert(ticket: T, priority: number): void {

@@ -29,7 +29,7 @@ export interface DispatchOptions {
   readonly replicas: ReplicaSource;
   readonly clock: Clock;
   readonly random: Random;
-  /** Queue length per deployment. */
+  /** Queue length per deployment. It may change; what waits beyond it stays. */
   readonly maxQueued: number;
   /** Maximum wait for a slot, and for a replica that is loading. */
   readonly maxWaitMs: number;
@@ -199,7 +199,7 @@ export class ReplicaDispatch implements InferenceDispatch {
       settle();
     };
     signal.addEventListener("abort", onAbort, { once: true });
-    if (waiting(lane) >= lane.queue.capacity) {
+    if (waiting(lane) >= this.#options.maxQueued) {
       const error = this.#overloaded(call, "its queue is full");
       const crowding = lane.queue.crowding(waiter.fairKey, waiter.priority);
       (crowding ?? waiter).fail(error);
@@ -409,7 +409,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     let lane = this.#lanes.get(deployment);
     if (!lane) {
       lane = {
-        queue: new FairQueue(this.#options.maxQueued),
+        queue: new FairQueue(),
         retries: new Set(),
         prefixes: new PrefixIndex(MAX_PREFIX_CHUNKS),
         firstTokens: new FirstTokenTimes(),
@@ -417,7 +417,6 @@ export class ReplicaDispatch implements InferenceDispatch {
       };
       this.#lanes.set(deployment, lane);
     }
-    lane.queue.capacity = this.#options.maxQueued;
     return lane;
   }
 

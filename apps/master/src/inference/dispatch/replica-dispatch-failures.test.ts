@@ -1,3 +1,4 @@
+import type { EngineEvent } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   DONE,
@@ -119,6 +120,25 @@ test("dispatch: a failure on the only engine is final once the engine is known t
   await change();
   expect(call.error).toMatchObject({ code: "engine_failed", node: "a" });
   expect(replica.deadlines).toHaveLength(1);
+});
+
+test("dispatch: a report before the failure does not show that the engine runs", async () => {
+  const { promise, resolve } = Promise.withResolvers<EngineEvent[]>();
+  const sent = Object.assign(new ScriptedReplica("a"), { answers: [promise] });
+  const { start, change, source } = dispatchOver([sent]);
+  const reported = (reports: number) => {
+    source.replicas = [Object.assign(new ScriptedReplica("a"), { reports })];
+    return change();
+  };
+  const call = start();
+  await soon();
+  await reported(5);
+  resolve([failed("engine_failed")]);
+  await soon();
+  await reported(6);
+  expect(call.error).toBeUndefined();
+  await reported(7);
+  expect(call.error).toMatchObject({ code: "engine_failed", node: "a" });
 });
 
 // holds: api-retry

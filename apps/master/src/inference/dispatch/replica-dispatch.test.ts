@@ -85,6 +85,16 @@ test("dispatch: a call of an adapter is refused where all workers are older", as
   expect(old.deadlines).toEqual([]);
 });
 
+test("dispatch: a call that no worker understands takes no place in a full queue", async () => {
+  const { start } = dispatchOver([full("old")]);
+  const crowd = [start(), start()];
+  await soon();
+  const refused = start({ ...adapted, fairKey: "b" });
+  await soon();
+  expect(refused.error).toMatchObject({ message: expect.stringContaining("upgrade old") });
+  expect(crowd.map(({ error }) => error)).toEqual([undefined, undefined]);
+});
+
 test("dispatch: the worker gets the rest of the deadline", async () => {
   const replica = full("a");
   const { start, change } = dispatchOver([replica]);
@@ -150,6 +160,21 @@ test("dispatch: a full queue refuses with a retry time", async () => {
   expect(refused.error).toMatchObject({ code: "overloaded", retryAfterMs: 2_000 });
   expect(waiting.map(({ error }) => error)).toEqual([undefined, undefined, undefined]);
   expect(dispatch.stats()).toMatchObject({ queued: 3, overloaded: 1 });
+});
+
+test("dispatch: a call that makes room has its place, also after the limit was lowered", async () => {
+  const replica = full("a");
+  const { start, change, limits, dispatch } = dispatchOver([replica], { maxQueued: 4 });
+  const crowd = [start(), start(), start(), start()];
+  await soon();
+  limits.maxQueued = 2;
+  const other = start({ fairKey: "b" });
+  await soon();
+  expect(crowd[3]?.error).toMatchObject({ code: "overloaded" });
+  expect(dispatch.stats().queued).toBe(4);
+  Object.assign(replica, { used: 0, maxSequences: 9 });
+  await change();
+  expect(other.answer?.node).toBe("a");
 });
 
 test("dispatch: a key that crowds a full queue makes room for another", async () => {

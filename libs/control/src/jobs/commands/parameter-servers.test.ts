@@ -6,10 +6,12 @@ import { schedule } from "@heddle/scheduler/schedule";
 import { beforeEach, expect, test } from "vitest";
 import { ReplicatedControl } from "../../replicated-control.ts";
 import { newestControl } from "../../testing/newest-control.ts";
+import { JobIndex } from "../index/job-index.ts";
 import type { JobsCommand, TaskReportEntry } from "../records/commands.ts";
 import { algorithmFault } from "../records/task-request.ts";
 import { schedulingInput } from "../scheduling/scheduling-input.ts";
 import { shardFaults, shardsOn } from "../scheduling/shard-places.ts";
+import { indexView } from "../testing/index-view.ts";
 import { jobId, jobSpec, nodeOffer } from "../testing/specs.ts";
 
 let control: ReplicatedControl;
@@ -177,6 +179,19 @@ test("shards: are free again once the job has ended", () => {
   expect(job(1).state).toBe("succeeded");
   expect(plan()).toEqual([]);
   expect(job(2)).toMatchObject({ state: "scheduled", shards: ["p"] });
+});
+
+test("shards: those of other jobs stay when a job of the same server ends", () => {
+  serverJoins("p");
+  submit(1, 2);
+  submit(2, 3);
+  plan();
+  run(1);
+  expect(shardsOn(control.jobs, "p")).toBe(5);
+  report(1, "exited", { endedAtMs: atMs });
+  expect(shardsOn(control.jobs, "p")).toBe(3);
+  const { jobs, state } = control;
+  expect(indexView(jobs, state)).toEqual(indexView(new JobIndex(state), state));
 });
 
 /** A language model in fragments, each with its own shards. */

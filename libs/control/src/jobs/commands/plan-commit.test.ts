@@ -76,6 +76,27 @@ test("time limit: applies to the running attempt, not to the one that the plan s
   expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
 });
 
+test("time limit: a plan of an older log, without limits, ends the jobs that it names", () => {
+  const cluster = contended();
+  plan(cluster, { limits: undefined, expired: [jobId(1)] });
+  expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
+});
+
+test("time limit: also ends a job of which no task is left", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 2 });
+  cluster.submit(1, { tasks: 2, failure_tolerance: 1, resources: { gpu_count: 2 } });
+  cluster.run(1);
+  const ends = [{ reason: "NodeLost" }, { exitCode: 0 }].map((how, at) => {
+    const task = { jobId: jobId(1), attempt: 1, rank: 1 - at };
+    return { ...task, phase: "exited", exit: { ...how, endedAtMs: 1 } };
+  });
+  for (const report of ends) cluster.do({ type: "tasks.report", nodeId: "a", reports: [report] });
+  expect(cluster.job(1)).toMatchObject({ state: "recovering", liveTasks: 0 });
+  plan(cluster, { expired: [jobId(1)] });
+  expect(cluster.job(1)).toMatchObject({ failure: { reason: "DeadlineExceeded" } });
+});
+
 // holds: life-suspend-admission
 test("suspend: a job suspended before admission is admitted after its resume", () => {
   const cluster = new PlannedCluster();
