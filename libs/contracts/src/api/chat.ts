@@ -125,7 +125,7 @@ export const chatCompletionRequest = z
     response_format: responseFormat
       .nullish()
       .describe(
-        "`text`, `json_object` or `json_schema`, drawn by the schema whatever the model. Schemas have `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `propertyNames`, `items`, `prefixItems`, `additionalItems`, `unevaluatedProperties`, `unevaluatedItems`, `anyOf`, `oneOf`, `allOf`, `not`, `if`, `$ref` into the same schema, `multipleOf`, bounds of numbers, lengths and counts, `pattern` without look-around and back references, and the formats `date`, `time`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid` and `uri`.",
+        "`text`, `json_object` or `json_schema`, drawn by the schema whatever the model. Schemas have `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `propertyNames`, `items`, `prefixItems`, `additionalItems`, `unevaluatedProperties`, `unevaluatedItems`, `anyOf`, `oneOf`, `allOf`, `not`, `if`, `$ref` into the same schema, `multipleOf`, bounds of numbers, lengths and counts, `pattern` without look-around and back references, and the formats `date`, `time`, `date-time`, `duration`, `email`, `hostname`, `ipv4`, `ipv6`, `uuid`, `uri` and `int8` to `uint64`.",
       ),
     stream: z.boolean().nullish().describe("Answers as server-sent events."),
     stream_options: z

@@ -29,12 +29,24 @@ export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["uri", `https?://${HOST}(?::\\d{1,4})?(?:/${URI_CHAR}*)*(?:\\?${URI_CHAR}*)?(?:#${URI_CHAR}*)?`],
 ]);
 
+/** The least and the greatest of OpenAPI's formats of integers; of 64 bits, as doubles hold them. */
+export const INTEGER_FORMATS = new Map<unknown, readonly [least: number, most: number]>(
+  [8, 16, 32, 64].flatMap(
+    (bits) =>
+      [
+        [`int${bits}`, [-(2 ** (bits - 1)), greatest(bits - 1)]],
+        [`uint${bits}`, [0, greatest(bits)]],
+      ] as const,
+  ),
+);
+
+/** The greatest double of so many bits. */
+function greatest(bits: number): number {
+  return 2 ** bits - 2 ** Math.max(0, bits - 53);
+}
+
 /** Formats that say how a value is meant or stored and forbid nothing here. */
 export const ANNOTATING_FORMATS: ReadonlySet<string> = new Set([
-  "int32",
-  "int64",
-  "uint32",
-  "uint64",
   "float",
   "double",
   "decimal",

@@ -15,6 +15,12 @@ const THEN = "then";
 const LONG = 150;
 const CLOSING = [...Buffer.from('"}]0')];
 const TEXTS_OF_EACH = 6;
+/** Formats that ajv-formats has not. */
+const OTHER_INTEGERS = [
+  ["int8", -128, 127],
+  ["uint8", 0, 255],
+  ["uint32", 0, 4_294_967_295],
+] as const;
 
 /** A text of the grammar by random bytes; undefined where it gets too long. */
 function randomText(matcher: GrammarMatcher, random: Random): string | undefined {
@@ -43,6 +49,10 @@ function checkTexts(schema: object | boolean, seed: number): string[] {
   const matcher = new GrammarMatcher(compileSchema(schema), new MatchCache());
   const ajv = new Ajv2020({ strict: false, allErrors: true, multipleOfPrecision: 9 });
   addFormats.default(ajv);
+  for (const [name, least, most] of OTHER_INTEGERS) {
+    const validate = (value: number) => Number.isInteger(value) && value >= least && value <= most;
+    ajv.addFormat(name, { type: "number", validate });
+  }
   const validate = ajv.compile(schema);
   const random = seededRandom(seed);
   return Array.from({ length: TEXTS_OF_EACH }, () => {
@@ -171,6 +181,23 @@ describe("schema grammar: valid texts of", () => {
       { type: "integer", exclusiveMaximum: 0, minimum: -12 },
       /^-([1-9]|1[012])$/,
     ],
+    [
+      "the last ones of int32",
+      { type: "integer", format: "int32", minimum: 2 ** 31 - 3 },
+      /^214748364[567]$/,
+    ],
+    ["a uint8 of any type", { format: "uint8", maximum: 12.5 }, /./],
+    [
+      "a uint32 among numbers",
+      { type: "number", format: "uint32", exclusiveMinimum: 2 ** 32 - 4 },
+      /^429496729[345]$/,
+    ],
+    [
+      "the last ones of int64",
+      { type: "integer", format: "int64", minimum: 2 ** 63 - 4096 },
+      /^922337203685477\d{4}$/,
+    ],
+    ["values of int8", { enum: [-129, -128, 127, 128, 1.5], format: "int8" }, /^(-128|127)$/],
     ["multiples", { type: "integer", multipleOf: 7, minimum: -30, maximum: 700 }, /^-?\d+$/],
     ["multiples of a number", { type: "number", multipleOf: 250 }, /^-?\d*0(\.0+)?$/],
     [
@@ -335,6 +362,7 @@ describe("schema grammar: a fault names its place:", () => {
       "not supported",
     ],
     [{ type: "number", minimum: 1.5, maximum: 2, multipleOf: 1.25 }, "", "contradicts itself"],
+    [{ type: "integer", format: "int32", minimum: 2 ** 31 }, "", "contradicts itself"],
     [{ enum: [0.3, 0.35], multipleOf: 0.2 }, "", "contradicts itself"],
     [{ $ref: "https://example.com/x" }, "/$ref", "only references into the same schema"],
     [{ $ref: "#/$defs/none" }, "/$ref", "there is nothing at"],

@@ -1,16 +1,21 @@
-import { ANNOTATING_FORMATS, FORMATS } from "./formats.ts";
+import { ANNOTATING_FORMATS, FORMATS, INTEGER_FORMATS } from "./formats.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import {
   canonical,
   type JsonType,
   type Located,
+  larger,
   openShape,
   type SchemaShape,
+  smaller,
 } from "./schema-shape.ts";
 
-const TYPES: ReadonlySet<string> = new Set<JsonType>([
+const TYPES: ReadonlySet<JsonType> = new Set([
   ...(["null", "boolean", "integer", "number", "string", "object", "array"] as const),
 ]);
+
+/** Every type, with no number that is not whole. */
+const WHOLE_ONLY = new Set([...TYPES].filter((type) => type !== "number"));
 
 /** Keywords that forbid values and are not supported, unless their value forbids nothing. */
 const REFUSED: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
@@ -42,7 +47,8 @@ export function ownShape(
 ): SchemaShape {
   const read = new KeywordReader(keywords, pointer);
   read.refuseUnsupported();
-  const isWhole = Number.isInteger(keywords["multipleOf"]);
+  const isWhole =
+    Number.isInteger(keywords["multipleOf"]) || INTEGER_FORMATS.has(keywords["format"]);
   return {
     ...openShape(pointer),
     types: isExact && keywords["type"] === undefined ? undefined : read.types(isWhole),
@@ -86,7 +92,7 @@ export class KeywordReader {
   /** Undefined for all types; keywords that speak of one type alone imply it. */
   types(isWhole: boolean): ReadonlySet<JsonType> | undefined {
     const { type } = this.#keywords;
-    if (type === undefined) return this.#impliedTypes();
+    if (type === undefined) return this.#impliedTypes() ?? (isWhole ? WHOLE_ONLY : undefined);
     const types = Array.isArray(type) ? type : [type];
     if (types.length === 0 || !types.every((name) => TYPES.has(name))) {
       throw this.#fault("type", `expected one or several of ${[...TYPES].join(", ")}`);
@@ -114,10 +120,11 @@ export class KeywordReader {
   }
 
   numberBounds() {
+    const [least, most] = INTEGER_FORMATS.get(this.#keywords["format"]) ?? [];
     return {
-      minimum: this.#number("minimum"),
+      minimum: larger(this.#number("minimum"), least),
       exclusiveMinimum: this.#number("exclusiveMinimum"),
-      maximum: this.#number("maximum"),
+      maximum: smaller(this.#number("maximum"), most),
       exclusiveMaximum: this.#number("exclusiveMaximum"),
     };
   }
@@ -144,12 +151,12 @@ export class KeywordReader {
     return [{ schema: value, pointer: under(this.#pointer, keyword) }];
   }
 
-  /** Without formats that forbid nothing. */
+  /** Those of texts; without formats that forbid nothing. */
   format(): Located[] {
     return this.texts("format").filter(({ schema }) => {
-      if (ANNOTATING_FORMATS.has(schema as string)) return false;
+      if (ANNOTATING_FORMATS.has(schema as string) || INTEGER_FORMATS.has(schema)) return false;
       if (FORMATS.has(schema as string)) return true;
-      const known = [...FORMATS.keys()].join(", ");
+      const known = [...FORMATS.keys(), ...INTEGER_FORMATS.keys()].join(", ");
       throw this.#fault("format", `the format ${schema} is not supported; those are ${known}`);
     });
   }

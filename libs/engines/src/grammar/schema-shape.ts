@@ -156,11 +156,12 @@ function bothPrefixes(a: SchemaShape, b: SchemaShape): (readonly Located[])[] {
   ]);
 }
 
-function larger(a: number | undefined, b: number | undefined): number | undefined {
+/** Of two bounds, either of which may be absent. */
+export function larger(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 }
 
-function smaller(a: number | undefined, b: number | undefined): number | undefined {
+export function smaller(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined || b === undefined ? (a ?? b) : Math.min(a, b);
 }
 
