@@ -311,6 +311,8 @@ export interface DecodingOptions {
   readonly draftTokens?: number | undefined;
   /** `seed`: requests that give a seed; `request` if absent. */
   readonly deterministic?: DeterministicMode | undefined;
+  /** An answer that fills the context continues without the older half of what follows the prompt. */
+  readonly contextShift?: boolean | undefined;
 }
 
 /** How an engine runs a model; the worker chooses absent values for its hardware. */

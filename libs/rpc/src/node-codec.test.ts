@@ -80,6 +80,7 @@ const options = merged(
     merged(
       optional("draftTokens", uint32),
       optional("deterministic", fc.constantFrom(...DETERMINISTIC_MODES)),
+      optional("contextShift", fc.constant(true)),
     ),
   ),
   optional("device", fc.string()),

@@ -192,11 +192,12 @@ export function decodeOptions(message: EngineOptions__Output): EngineOptions {
 }
 
 function decodeDecoding(message: DecodingOptions__Output): DecodingOptions {
-  const { draftTokens } = message;
+  const { draftTokens, contextShift } = message;
   const deterministic = DETERMINISTIC_MODES.find((mode) => mode === message.deterministic);
   return {
     ...(draftTokens !== undefined && { draftTokens }),
     ...(deterministic && { deterministic }),
+    ...(contextShift && { contextShift }),
   };
 }
 

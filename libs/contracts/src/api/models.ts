@@ -208,6 +208,12 @@ export const registerModelRequest = z
               .describe(
                 "Which calls answer the same whatever else runs: those that ask (`request`, the default), those with a `seed`, or `always`.",
               ),
+            context_shift: z
+              .boolean()
+              .optional()
+              .describe(
+                "An answer may outgrow the context, up to its `max_tokens`: each time half of what follows the prompt is left out.",
+              ),
           })
           .optional(),
         device: z

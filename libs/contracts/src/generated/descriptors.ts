@@ -1818,6 +1818,10 @@ export const DESCRIPTORS = `{
         "deterministic": {
          "type": "string",
          "id": 2
+        },
+        "contextShift": {
+         "type": "bool",
+         "id": 3
         }
        }
       },

@@ -156,6 +156,7 @@ function optionsOf(options: RegisterModelRequest["options"]): EngineOptions {
     decoding: options.decoding && {
       draftTokens: options.decoding.draft_tokens,
       deterministic: options.decoding.deterministic,
+      contextShift: options.decoding.context_shift,
     },
     device: options.device,
     gpuLayers: options.gpu_layers,

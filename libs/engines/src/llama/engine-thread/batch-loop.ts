@@ -19,7 +19,6 @@ import {
   type ThreadStep,
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
-import { type RowLogprobs, rowLogprobs } from "../sampling/logprobs.ts";
 import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
@@ -28,6 +27,7 @@ import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
 import { DECODED, NO_KV_SLOT, STAGES_LOST, STAGES_UNFIT } from "./batch.ts";
 import { CallsUnderWay, shareOfCall } from "./calls-under-way.ts";
+import { shiftContext } from "./context-shift.ts";
 import type { DecodeCall } from "./decode-call.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
@@ -414,19 +414,10 @@ export class BatchLoop {
 
   /** Reports the scores of the prompt's next tokens; false where they are no numbers. */
   #scorePrompt(sequence: TextSequence, firstRow: number, count: number): boolean {
-    const { request, tokens, handle } = sequence;
-    const rows: RowLogprobs[] = [];
-    for (let row = firstRow; row < firstRow + count; row++) {
-      const logits = this.#logits.row(row);
-      if (Number.isNaN(logits[0])) {
-        this.#endBroken(sequence);
-        return false;
-      }
-      const token = tokens.values[sequence.scored++] as number;
-      rows.push(rowLogprobs(logits, request.topLogprobs, token));
-    }
-    this.#report.scores({ firstHandle: handle, rows });
-    return true;
+    const rows = this.#logits.scores(sequence, firstRow, count);
+    if (rows === undefined) this.#endBroken(sequence);
+    else this.#report.scores({ firstHandle: sequence.handle, rows });
+    return rows !== undefined;
   }
 
   /** Samples from a sequence's first row, and from those of its draft while the draft is right. */
@@ -453,6 +444,8 @@ export class BatchLoop {
       if (!this.#drafts.accepts(sequence, draw.token)) break;
     }
     this.#dropDraft(sequence);
+    const isFull = sequence.tokens.length >= this.#model.limits.contextTokens;
+    if (isFull && !shiftContext(sequence, this.#model)) this.#requeue(sequence);
   }
 
   /** Takes away what was computed for tokens that were not sampled. */
@@ -493,8 +486,12 @@ export class BatchLoop {
     const youngest = youngestOf(this.#cache.running);
     if (youngest === undefined) throw new Error("no sequence is left to preempt");
     this.#cache.release(youngest);
-    youngest.waitingSinceMs = -1;
-    this.#queue.pushFront(youngest);
+    this.#requeue(youngest);
+  }
+
+  #requeue(sequence: Sequence): void {
+    sequence.waitingSinceMs = -1;
+    this.#queue.pushFront(sequence);
     this.#loadChanged = true;
   }
 }

@@ -59,6 +59,8 @@ export interface LoadedModel {
   readonly prefillBudgetTokens: number;
   /** The most tokens of a draft; 0 for none. */
   readonly draftTokens: number;
+  /** Whether a sequence that fills its context continues without a part of it. */
+  readonly contextShift: boolean;
 }
 
 /** How a model's rows become the vector of an input. */
@@ -204,6 +206,7 @@ function makeContext(
       ...shape,
       prefillBudgetTokens: start.prefillBudgetTokens,
       draftTokens: Math.min(start.draftTokens ?? MAX_DRAFT_TOKENS, MAX_DRAFT_TOKENS),
+      contextShift: start.contextShift ?? false,
     },
   };
 }

@@ -1,5 +1,7 @@
 import koffi from "koffi";
+import type { TextSequence } from "../kv-cache/sequence.ts";
 import type { Pointer } from "../native/layouts.ts";
+import { type RowLogprobs, rowLogprobs } from "../sampling/logprobs.ts";
 
 /**
  * What the last decode gave per output, logits or embeddings, as typed arrays over native memory.
@@ -33,5 +35,18 @@ export class OutputRows {
   /** The values of output `row`, in the order in which the batch asked for outputs. */
   row(row: number): Float32Array {
     return this.#rows[row] as Float32Array;
+  }
+
+  /** The scores of the prompt's next tokens, one a row; undefined where a row has no numbers. */
+  scores(sequence: TextSequence, firstRow: number, count: number): RowLogprobs[] | undefined {
+    const { request, tokens } = sequence;
+    const scores: RowLogprobs[] = [];
+    for (let row = firstRow; row < firstRow + count; row++) {
+      const logits = this.row(row);
+      if (Number.isNaN(logits[0])) return undefined;
+      const token = tokens.values[sequence.scored++] as number;
+      scores.push(rowLogprobs(logits, request.topLogprobs, token));
+    }
+    return scores;
   }
 }

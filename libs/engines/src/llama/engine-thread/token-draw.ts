@@ -65,7 +65,8 @@ export class TokenDraw {
 
   #endOf(sequence: TextSequence, token: number, complete: boolean): number {
     if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
-    const full = sequence.tokens.length + 1 >= this.#model.limits.contextTokens;
+    const { limits, contextShift } = this.#model;
+    const full = sequence.tokens.length + 1 >= limits.contextTokens && !contextShift;
     return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
   }
 }

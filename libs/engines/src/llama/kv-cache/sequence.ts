@@ -20,7 +20,7 @@ export interface TextSequence extends SequenceState {
   /** Of a prompt that is scored: its tokens that are, the first among them; else all of them. */
   scored: number;
   /** Absent where its next tokens are not predicted. */
-  readonly drafter: Drafter | undefined;
+  drafter: Drafter | undefined;
 }
 
 /** A sequence that ends with its prompt, and shares nothing: all of its rows are wanted. */
@@ -40,7 +40,8 @@ interface SequenceState {
   /** Since when it waits for a slot; negative after a preemption, until the next admission. */
   waitingSinceMs: number;
   readonly tokens: TokenList;
-  readonly promptLength: number;
+  /** Of these, the first that are computed as a prompt. */
+  promptLength: number;
   /** Whether its numbers must not depend on other sequences. */
   readonly isDeterministic: boolean;
   /** The number of its adapter, 0 for none. */

@@ -18,6 +18,14 @@ export class TokenList {
     return this.#values;
   }
 
+  /** Takes `count` tokens away from `begin` on; memory that others have got stays as it is. */
+  remove(begin: number, count: number): void {
+    const values = this.#values.slice();
+    values.copyWithin(begin, begin + count, this.#length);
+    this.#values = values;
+    this.#length -= count;
+  }
+
   push(token: number): void {
     if (this.#length === this.#values.length) {
       const larger = new Int32Array(this.#length * 2 + 16);

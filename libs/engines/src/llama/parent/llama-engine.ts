@@ -287,6 +287,7 @@ function settleStart({ modelPath, options, split }: LlamaEngineOptions): ChildSt
     maxQueued: options.maxQueued ?? DEFAULT_MAX_QUEUED,
     draftTokens: options.decoding?.draftTokens,
     deterministic: options.decoding?.deterministic ?? "request",
+    contextShift: options.decoding?.contextShift ?? false,
     prefillBudgetTokens: options.prefillBudgetTokens ?? DEFAULT_PREFILL_BUDGET_TOKENS,
     contextTokens,
     kvTokens,

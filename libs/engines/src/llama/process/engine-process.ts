@@ -147,7 +147,7 @@ class EngineProcess {
       reader: new PromptReader(llama, rules),
       longPrompts: new LongPrompts({ device, rules }, onFatal),
       grammars: new GrammarBook({ table: vocabulary, style }, command, onFatal),
-      limits: { contextTokens, maxQueued: this.#start.maxQueued },
+      limits: { ...this.#start, contextTokens },
       deterministic: this.#start.deterministic,
       command,
       emit: (events) => this.#emit(events),

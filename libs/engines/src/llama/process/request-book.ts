@@ -34,10 +34,9 @@ import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveReading } from "./live-reading.ts";
 import { callableTools, LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
-import { toThreadSubmit } from "./thread-submit.ts";
+import { type AnswerLimits, toThreadSubmit } from "./thread-submit.ts";
 
-interface BookLimits {
-  readonly contextTokens: number;
+interface BookLimits extends AnswerLimits {
   /** Requests that may wait. */
   readonly maxQueued: number;
 }
@@ -313,13 +312,13 @@ export class RequestBook {
       this.#options.command({ kind: "embed", firstHandle, prompts, fairKey, priority });
       return;
     }
-    const room = this.#options.limits.contextTokens - live.promptTokens;
+    const { limits } = this.#options;
     const prompt = prompts[0] as Int32Array;
     const isOpen = this.#isOpen(live.request, prompt);
     live.read(prompt, isOpen);
     const reasoning = this.#limitOf(live.request, isOpen);
     const isDeterministic = isComputedAlone(live.request, this.#options.deterministic);
-    const read = { prompt, room, grammar, reasoning, isDeterministic };
+    const read = { prompt, limits, grammar, reasoning, isDeterministic };
     this.#options.command(toThreadSubmit(live, read));
   }
 

@@ -10,25 +10,33 @@ function adapterOf({ adapter }: GenerateRequest): ThreadAdapter | undefined {
   return { path, scale };
 }
 
+/** What an answer's length is bound by. */
+export interface AnswerLimits {
+  readonly contextTokens: number;
+  /** Whether an answer that fills the context continues. */
+  readonly contextShift: boolean;
+}
+
 /** What was read of a request. */
 export interface ReadPrompt
   extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
-  /** Tokens of the context that the prompt leaves. */
-  readonly room: number;
+  readonly limits: AnswerLimits;
 }
 
 /** The request as the engine thread takes it. */
 export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
-  const { prompt, room, grammar, reasoning, isDeterministic } = read;
+  const { prompt, limits, grammar, reasoning, isDeterministic } = read;
   const { request, options } = live;
   const { sampling } = request;
+  const room = limits.contextTokens - live.promptTokens;
+  const maxTokens = request.maxTokens ?? room;
   return {
     kind: "submit",
     firstHandle: live.firstHandle,
     choices: request.choices,
     prompt,
     // Of a request for no tokens one is drawn, which shows that the prompt was computed.
-    maxTokens: Math.max(1, Math.min(request.maxTokens ?? room, room)),
+    maxTokens: Math.max(1, limits.contextShift ? maxTokens : Math.min(maxTokens, room)),
     sampling: {
       temperature: sampling.temperature,
       topP: sampling.topP,

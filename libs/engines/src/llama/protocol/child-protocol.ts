@@ -32,6 +32,7 @@ export interface ChildStart {
   readonly prefillBudgetTokens: number;
   readonly draftTokens?: number | undefined;
   readonly deterministic: DeterministicMode;
+  readonly contextShift: boolean;
   readonly contextTokens?: number | undefined;
   readonly kvTokens?: number | undefined;
   readonly maxSequences?: number | undefined;

@@ -35,6 +35,8 @@ export interface ThreadStart {
   readonly draftTokens?: number | undefined;
   /** Absent means `request`; the other modes need a cache with slots. */
   readonly deterministic?: DeterministicMode | undefined;
+  /** Whether a sequence that fills its context continues without a part of it. */
+  readonly contextShift?: boolean | undefined;
   /** Absent means the model's own, at most a default cap. */
   readonly contextTokens?: number | undefined;
   /** Absent means as many as the default and the memory allow. */
