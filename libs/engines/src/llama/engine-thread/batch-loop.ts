@@ -234,7 +234,7 @@ export class BatchLoop {
     for (;;) {
       const { decoding, prompts } = this.#runningByPhase();
       decoding.splice(shareOfCall(this.#cache.running.size, most));
-      const drafted = this.#drafts.plan(decoding, true);
+      const drafted = this.#drafts.plan(decoding, "together");
       const room = batchTokens - decoding.length - drafted;
       const budget = decoding.length > 0 ? Math.min(prefillBudgetTokens, room) : room;
       const wanted = decoding.length + drafted + planPrefill(prompts, budget);
@@ -242,7 +242,7 @@ export class BatchLoop {
       const due = this.#calls.tokens;
       const free = this.#cache.makeRoom(wanted + due) - due;
       if (free < wanted) {
-        this.#drafts.plan(decoding, false);
+        this.#drafts.plan(decoding, "none");
         planPrefill(prompts, Math.max(0, free - decoding.length));
       }
       // A sequence alone always fits, so the preempting ends.
@@ -284,16 +284,12 @@ export class BatchLoop {
   /** Sequences with drafts in calls of their own, the others as is fastest. */
   #decodeRound(decoding: TextSequence[]): void {
     const isApart = this.#grouping.isApart(decoding.length);
-    this.#drafts.plan(decoding, isApart);
+    this.#drafts.plan(decoding, isApart ? "apart" : "none");
     const others: TextSequence[] = [];
     for (const sequence of decoding) {
-      if (sequence.isDeterministic) {
-        this.#compute([sequence]);
-      } else if (isApart && this.#drafts.isAlone(sequence)) {
-        this.#drafts.timed(sequence, () => this.#compute([sequence]));
-      } else {
-        others.push(sequence);
-      }
+      const isAlone = sequence.isDeterministic || (isApart && this.#drafts.isAlone(sequence));
+      if (isAlone) this.#compute([sequence]);
+      else others.push(sequence);
     }
     if (others.length > 0) this.#decodeInGroups(others);
   }
@@ -319,7 +315,13 @@ export class BatchLoop {
   /** Computes the oldest call that was sent, and samples from it. */
   #receive(): void {
     const call = this.#calls.take();
-    if (call && this.#decode(call)) this.#sampleRows(call);
+    if (!call) return;
+    const run = () => {
+      if (this.#decode(call)) this.#sampleRows(call);
+    };
+    const isAlone = call.members.length === 1 && this.#model.callsAtOnce === 1;
+    if (isAlone && call.members[0]?.planned === 1) this.#drafts.timed(call.members[0], run);
+    else run();
   }
 
   /** The inputs to embed get a call of their own, while text runs at most half of the time. */

@@ -75,6 +75,16 @@ describe("drafts on the tiny model", () => {
     expect(answer.texts).toEqual((await plain.ask(next)).texts);
   });
 
+  it("are drafted and accepted in a cache that is one pool too", async () => {
+    const pool = await TestSession.open({ maxSequences: 4, contextTokens: 512, kvTokens: 1024 });
+    const ask = { ...ASKS[0], prompt: PROMPT, topLogprobs: TOP_LOGPROBS };
+    const [answer, expected] = [await pool.ask(ask), await plain.ask(ask)];
+    const { acceptedTokens } = pool.engine.load();
+    await pool.close();
+    expectNear(answer.logprobs[0] ?? [], expected.logprobs[0] ?? []);
+    expect(acceptedTokens).toBeGreaterThan(0);
+  });
+
   it("drafted and accepted tokens are counted", () => {
     const { draftTokens = 0, acceptedTokens = 0 } = drafting.engine.load();
     expect(acceptedTokens).toBeGreaterThan(0);

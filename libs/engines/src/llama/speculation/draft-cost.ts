@@ -21,9 +21,11 @@ export class DraftCost {
   #share = ASSUMED_COST;
   #calls = 0;
 
-  /** In calls of one token. */
-  get perToken(): number {
-    return Math.min(MOST_COST, Math.max(LEAST_COST, this.#share * MARGIN));
+  /** In the time that each of so many sequences has of a call with one token of each. */
+  perToken(sequences: number): number {
+    const share = this.#share * MARGIN;
+    const ofCall = (share * sequences) / (1 + share * (sequences - 1));
+    return Math.min(MOST_COST, Math.max(LEAST_COST, ofCall));
   }
 
   /** Whether the next call without a draft is to be timed. */

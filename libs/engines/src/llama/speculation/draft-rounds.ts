@@ -1,4 +1,4 @@
-import type { TextSequence } from "../kv-cache/sequence.ts";
+import type { Sequence, TextSequence } from "../kv-cache/sequence.ts";
 import { DraftCost } from "./draft-cost.ts";
 
 /** Drafted tokens of a round over all its sequences: the more decode, the shorter are the drafts. */
@@ -23,17 +23,21 @@ export class DraftRounds {
     this.#clockMs = clockMs;
   }
 
-  /** Sets `drafted` of each; gives their sum. Without `mayDraft` tokens are predicted and none computed. */
-  plan(decoding: readonly TextSequence[], mayDraft: boolean): number {
+  /**
+   * Sets `drafted` of each; gives their sum. With `none` tokens are predicted and not computed; `together`
+   * all are computed in one call.
+   */
+  plan(decoding: readonly TextSequence[], how: "none" | "apart" | "together"): number {
     const { draftTokens, contextTokens } = this.#limits;
     const share = Math.floor(MAX_ROUND_DRAFT_TOKENS / Math.max(1, decoding.length));
-    const limit = mayDraft ? Math.min(draftTokens, share) : 0;
+    const limit = how === "none" ? 0 : Math.min(draftTokens, share);
+    const cost = this.#cost.perToken(how === "together" ? decoding.length : 1);
     let sum = 0;
     for (const sequence of decoding) {
       const { drafter, request, sampled, tokens } = sequence;
       if (drafter === undefined) continue;
       const left = Math.min(request.maxTokens - sampled, contextTokens - tokens.length) - 1;
-      sequence.drafted = drafter.propose(Math.min(limit, left), this.#cost.perToken);
+      sequence.drafted = drafter.propose(Math.min(limit, left), cost);
       sum += sequence.drafted;
     }
     return sum;
@@ -44,8 +48,8 @@ export class DraftRounds {
     return drafted > 0 || (drafter !== undefined && this.#cost.isTimingDue());
   }
 
-  /** Runs the call of one sequence, and learns from the time that it takes. */
-  timed({ drafted }: TextSequence, call: () => void): void {
+  /** Runs a call that decodes one sequence, and learns from the time that it takes. */
+  timed({ drafted }: Pick<Sequence, "drafted">, call: () => void): void {
     const beganMs = this.#clockMs();
     call();
     this.#cost.measured(drafted, this.#clockMs() - beganMs);

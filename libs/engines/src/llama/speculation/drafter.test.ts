@@ -83,9 +83,11 @@ it("draft cost: measured from calls with and without a draft, within bounds", ()
   expect(cost.isTimingDue()).toBe(true);
   cost.measured(0, 20);
   for (let call = 0; call < 40; call++) cost.measured(8, 20 + 8 * 5);
-  expect(cost.perToken).toBeCloseTo(0.25 * 1.1, 2);
+  expect(cost.perToken(1)).toBeCloseTo(0.25 * 1.1, 2);
+  // Of a call with four sequences each has a quarter: 1.825 / 4 of a call of one.
+  expect(cost.perToken(4)).toBeCloseTo((0.275 * 4) / 1.825, 2);
   for (let call = 0; call < 40; call++) cost.measured(2, 100);
-  expect(cost.perToken).toBe(0.9);
+  expect(cost.perToken(1)).toBe(0.9);
   for (let call = 0; call < 60; call++) cost.measured(2, 20);
-  expect(cost.perToken).toBe(0.05);
+  expect(cost.perToken(1)).toBe(0.05);
 });
