@@ -4,7 +4,8 @@ import { Metadata, type Server, type ServerDuplexStream } from "@grpc/grpc-js";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
-import { Attachments } from "@heddle/node-agent/attachments";
+import { Attachments } from "@heddle/node-agent/masters/attachments";
+import { KnownMasters } from "@heddle/node-agent/masters/known-masters";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
@@ -51,7 +52,7 @@ export class SimulatedWorker {
     const log = this.#logOf(onAttempt);
     const { masters } = settings;
     this.#attachments = new Attachments({
-      masters,
+      masters: new KnownMasters({ given: masters, staysHere: true, followed }),
       credentials,
       followed,
       log,

@@ -24,8 +24,8 @@ export class LiveNodes {
     await this.#start(startArguments("worker"), all);
   }
 
-  async startParameterServer(name: string): Promise<void> {
-    await this.#start(startArguments("parameter-server"), this.#flags(name));
+  async startParameterServer(name: string, flags: readonly string[] = []): Promise<void> {
+    await this.#start(startArguments("parameter-server"), [...this.#flags(name), ...flags]);
   }
 
   /** A master on another one's files, at the address; resolves with its HTTP address. */

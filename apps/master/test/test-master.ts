@@ -66,6 +66,15 @@ export class VolatileControl implements ControlPlane {
     return this.#replicated.keptAnswer(id);
   }
 
+  secret(name: string): string | undefined {
+    return this.#replicated.secret(name);
+  }
+
+  async keepSecret(name: string, value: string) {
+    const entry = { type: "secret.keep" as const, atMs: Date.now(), name, value };
+    return this.#replicated.apply(entry, this.appliedIndex + 1);
+  }
+
   useSecretsKey(id: string): void {
     this.#replicated.apply({ type: "secrets.key", atMs: 0, id }, this.appliedIndex + 1);
   }

@@ -7,9 +7,10 @@ import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { Health } from "@heddle/rpc/health";
 import { TicketVerifier } from "@heddle/rpc/job-ticket";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { Attachments } from "./attachments.ts";
 import { nodeIdentity } from "./identity.ts";
 import { Machine, type MachineOptions } from "./machine.ts";
+import { Attachments } from "./masters/attachments.ts";
+import { KnownMasters } from "./masters/known-masters.ts";
 import type { RunningCredentials } from "./node-credentials.ts";
 import type { NodeFlags } from "./node-flags.ts";
 import { nodeNameFor, ownCredentials } from "./own-credentials.ts";
@@ -41,6 +42,7 @@ interface Opened {
   /** Where the server listens. */
   readonly bound: string;
   readonly followed: FollowedCluster;
+  readonly masters: KnownMasters;
   readonly tickets: TicketVerifier;
 }
 
@@ -61,6 +63,7 @@ export class NodeAgent {
   readonly machine: Machine;
   readonly server: Server;
   readonly followed: FollowedCluster;
+  readonly masters: KnownMasters;
   readonly tickets: TicketVerifier;
   readonly health = new Health();
   #drainMs = 0;
@@ -75,6 +78,7 @@ export class NodeAgent {
     this.server = opened.server;
     this.address = options.flags.advertise ?? opened.bound;
     this.followed = opened.followed;
+    this.masters = opened.masters;
     this.tickets = opened.tickets;
   }
 
@@ -83,10 +87,12 @@ export class NodeAgent {
     const { flags, role, log, onRefused } = options;
     const { dataDirectory, grpcHost: host, grpcPort: port } = flags;
     const nodeId = nodeIdentity(dataDirectory);
-    const credentials = await ownCredentials(flags, role, log);
+    const followed = new FollowedCluster(dataDirectory);
+    const staysHere = !(flags.tls || flags.isExposed);
+    const masters = new KnownMasters({ given: flags.masters, staysHere, followed });
+    const credentials = await ownCredentials(flags, role, masters, log);
     const machine = new Machine(dataDirectory, options.machine);
     await machine.start();
-    const followed = new FollowedCluster(dataDirectory);
     const tickets = new TicketVerifier(credentials);
     const { server, address: bound } = await bindServer({
       host,
@@ -102,6 +108,7 @@ export class NodeAgent {
       server,
       bound,
       followed,
+      masters,
       tickets,
     });
   }
@@ -117,10 +124,10 @@ export class NodeAgent {
 
   /** Attaches to all masters: the server has its services. */
   attach(state: ReportedState): void {
-    const { flags, role, version, log } = this.options;
-    const { nodeId, name, address, credentials, followed, machine } = this;
+    const { role, version, log } = this.options;
+    const { nodeId, name, address, credentials, followed, machine, masters } = this;
     this.#attachments = new Attachments({
-      masters: flags.masters,
+      masters,
       credentials,
       followed,
       log,
@@ -141,16 +148,6 @@ export class NodeAgent {
   /** Sends a heartbeat to each master within this turn of the event loop. */
   report(): void {
     this.#attachments?.report();
-  }
-
-  /** Whether the master last seen at that address was removed from its group. */
-  isRemoved(master: string): boolean {
-    return this.#attachments?.isRemoved(master) ?? false;
-  }
-
-  /** Resolves when the master at that address is no longer known to be removed. */
-  async whileRemoved(master: string, signal: AbortSignal): Promise<void> {
-    await this.#attachments?.whileRemoved(master, signal);
   }
 
   /** Reports to probes that the node ends; its work has this time to end. */

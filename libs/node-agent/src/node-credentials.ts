@@ -21,8 +21,8 @@ export interface EnrolOptions {
   readonly dataDirectory: string;
   readonly role: NodeRole;
   readonly name: string;
-  /** host:port of the masters. */
-  readonly masters: readonly string[];
+  /** host:port of the masters that are known by now. */
+  readonly masters: () => readonly string[];
   /** Needed if the data directory has no valid certificate. */
   readonly joinToken: string | undefined;
   /** In place of a token: the file with a key by which any number of nodes join. */
@@ -65,7 +65,7 @@ export async function joinAny(options: EnrolOptions): Promise<Joined> {
   const joinOnce = async () => {
     rounds++;
     let failure: unknown = new AppError("unavailable", "no master is known");
-    for (const master of masters) {
+    for (const master of masters()) {
       try {
         return await joinCluster({ master, token, role, name });
       } catch (error) {
@@ -100,7 +100,7 @@ async function renewedByOld(
 ): Promise<TlsMaterial> {
   const { privateKey, csr } = await requestCertificate();
   let failure: unknown = new AppError("unavailable", "no master is known");
-  for (const master of masters) {
+  for (const master of masters()) {
     const peer = new Peer(master, { clusterToken: "", tls });
     try {
       const { certificate } = await peer.unary(

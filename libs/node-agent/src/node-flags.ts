@@ -56,7 +56,7 @@ const nodeHelp = {
   advertise: ["HOST:PORT", "address for the other nodes (default: the listen address)"],
   "metrics-host": ["HOST", "address of /metrics (default: 127.0.0.1)"],
   "metrics-port": ["PORT", "port of /metrics; 0 selects a free one (default: 0)"],
-  masters: ["HOST:PORT,...", "gRPC addresses of all masters; required"],
+  masters: ["HOST:PORT,...", "gRPC addresses of masters, which name the others; required"],
   "cluster-token-file": ["FILE", "cluster token file; required without --tls"],
   "join-token-file": ["FILE", "join token file for the first start with --tls"],
   "enroll-key-file": ["FILE", "enrolment key file, to join whenever it has no certificate"],

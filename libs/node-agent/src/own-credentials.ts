@@ -2,6 +2,7 @@ import { hostname } from "node:os";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import { NODE_NAME, type NodeRole } from "@heddle/pki/node-name";
+import type { KnownMasters } from "./masters/known-masters.ts";
 import { nodeCredentials, type RunningCredentials } from "./node-credentials.ts";
 import type { NodeFlags } from "./node-flags.ts";
 
@@ -13,13 +14,15 @@ export const INSECURE_NODES =
 export async function ownCredentials(
   flags: NodeFlags,
   role: NodeRole,
+  known: Pick<KnownMasters, "addresses">,
   log: Log,
 ): Promise<RunningCredentials> {
-  const { dataDirectory, masters, joinToken, enrollKeyFile, clusterToken } = flags;
+  const { dataDirectory, joinToken, enrollKeyFile, clusterToken } = flags;
   const name = nodeNameFor(flags);
   if (flags.isExposed) log.warn({}, INSECURE_NODES);
   if (!flags.tls) return { clusterToken, node: { role, name }, close: () => {} };
   const proof = { joinToken, enrollKeyFile };
+  const masters = () => known.addresses;
   return nodeCredentials({ dataDirectory, role, name, masters, ...proof, log });
 }
 

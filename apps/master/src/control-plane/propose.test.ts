@@ -1,12 +1,13 @@
 import { hashApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
-import type { ControlCommand } from "@heddle/control/command";
+import type { ControlCommand, ControlReply } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { TEST_PEPPER, VolatileControl } from "../../test/test-master.ts";
 import { profileSeed, seedModels, unseededModels } from "./catalog/seed.ts";
-import { untilSettled } from "./propose.ts";
-import { bootstrapAdminKey } from "./raft/secrets.ts";
+import type { Once } from "./control-plane.ts";
+import { proposeOnce, untilSettled } from "./propose.ts";
+import { bootstrapAdminKey, keepFirst } from "./raft/secrets.ts";
 
 const logger = createLogger({ service: "master-test", level: "silent" });
 
@@ -14,10 +15,18 @@ const logger = createLogger({ service: "master-test", level: "silent" });
 class LosingControl extends VolatileControl {
   attempts = 0;
 
-  override async propose(command: ControlCommand) {
+  override async propose(command: ControlCommand, once?: Once) {
+    return this.#losing(() => super.propose(command, once));
+  }
+
+  override async keepSecret(name: string, value: string) {
+    return this.#losing(() => super.keepSecret(name, value));
+  }
+
+  async #losing(change: () => Promise<ControlReply>): Promise<ControlReply> {
     this.attempts++;
     if (this.attempts === 2) throw new AppError("unavailable", "there is no leader");
-    const reply = await super.propose(command);
+    const reply = await change();
     if (this.attempts === 1) throw new AppError("outcome_unknown", "the leader changed");
     return reply;
   }
@@ -37,6 +46,29 @@ test("start during an election: the administrator's key is made once and returne
   const [key] = control.state.keys.values();
   expect(control.state.keys.size).toBe(1);
   expect(key?.hash).toBe(hashApiKey(text ?? "", TEST_PEPPER));
+});
+
+test("start during an election: the cluster gets one authority", async () => {
+  const control = new LosingControl();
+  await keepFirst(control, "authority", "of this master");
+  expect(control.secret("authority")).toBe("of this master");
+  expect(control.attempts).toBe(3);
+  await keepFirst(control, "authority", "of another");
+  expect(control.attempts).toBe(3);
+});
+
+// holds: masters-join-election
+test("join during an election: a token is used once, and admits its node", async () => {
+  const control = new LosingControl();
+  const [atMs, id, role] = [Date.now(), "a".repeat(64), "master" as const];
+  control.attempts = 2;
+  const join = { role, name: "m", expiresAtMs: atMs + 60_000 };
+  await control.propose({ type: "join.create", atMs, id, join });
+  control.attempts = 0;
+  const use = { type: "join.use", atMs, id, role } as const;
+  await proposeOnce(control, use);
+  expect(control.attempts).toBe(3);
+  await expect(proposeOnce(control, use)).rejects.toMatchObject({ code: "not_found" });
 });
 
 test("start during an election: a refused change is not tried again", async () => {

@@ -1,3 +1,4 @@
+import { randomBytes, randomUUID } from "node:crypto";
 import { retry } from "@heddle/base/async/retry";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ControlCommand, ControlReply, Refusal } from "@heddle/control/command";
@@ -16,6 +17,8 @@ export async function propose(
 }
 
 const RETRY_MS = 500;
+/** Less than a node waits for its certificate. */
+const ONCE_DEADLINE_MS = 10_000;
 const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
 
 /**
@@ -25,11 +28,23 @@ const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overlo
 export function untilSettled<Result>(
   control: ControlPlane,
   attempt: () => Promise<Result>,
+  deadlineMs?: number,
 ): Promise<Result> {
   return retry(attempt, {
     backoff: { baseMs: RETRY_MS, maxMs: RETRY_MS },
+    deadlineMs,
     isPassing: (error) => !control.fault && PASSING.includes(toAppError(error).code),
   });
+}
+
+/**
+ * For changes that a second time would be refused: one whose outcome is unknown is proposed again
+ * under the same id, and is applied once.
+ */
+export function proposeOnce(control: ControlPlane, command: ControlCommand): Promise<Accepted> {
+  const fingerprint = randomBytes(32).toString("hex");
+  const idempotency = { id: `master:${randomUUID()}`, fingerprint, answer: "" };
+  return untilSettled(control, () => propose(control, command, { idempotency }), ONCE_DEADLINE_MS);
 }
 
 /** The reply where the change was made; throws its refusal as an AppError. */

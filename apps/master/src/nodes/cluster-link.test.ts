@@ -4,8 +4,9 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
-import { Attachment } from "@heddle/node-agent/attachment";
-import { Attachments } from "@heddle/node-agent/attachments";
+import { Attachment } from "@heddle/node-agent/masters/attachment";
+import { Attachments } from "@heddle/node-agent/masters/attachments";
+import { KnownMasters } from "@heddle/node-agent/masters/known-masters";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import {
@@ -153,14 +154,15 @@ test("attach: a node forgets a master removed in its absence until it is a membe
   const say = (fields: object, fact: string) => {
     said.push({ fact, master: (fields as { master: string }).master });
   };
+  const [gone, stays] = [other.link.grpcAddress, cluster.link.grpcAddress];
   const setMembers = (...names: string[]) => {
-    const members = names.map((name) => ({ name }));
+    const members = names.map((name) => ({ name, address: name === "master-1" ? stays : gone }));
     const group = { status: () => ({ members }) } as unknown as ControlGroup;
     cluster.control.group = group;
     other.control.group = group;
   };
   setMembers("master-1", "master-2");
-  const [gone, stays] = [other.link.grpcAddress, cluster.link.grpcAddress];
+  const followed = new FollowedCluster(cluster.folder);
   const register = {
     nodeId: "n-1",
     incarnation: "1",
@@ -170,10 +172,10 @@ test("attach: a node forgets a master removed in its absence until it is a membe
     version: "1",
   };
   const attachments = new Attachments({
-    masters: [gone, stays],
+    masters: new KnownMasters({ given: [gone, stays], staysHere: true, followed }),
     register,
     credentials: asServer,
-    followed: new FollowedCluster(cluster.folder),
+    followed,
     heartbeat: () => ({ replicas: [] }),
     log: { info: say, warn: say, error: say },
   });

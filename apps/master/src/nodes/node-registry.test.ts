@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Metadata, type ServerDuplexStream } from "@grpc/grpc-js";
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Replica } from "@heddle/contracts/generated/heddle/v1/Replica";
-import { Attachment } from "@heddle/node-agent/attachment";
+import { Attachment } from "@heddle/node-agent/masters/attachment";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { clusterService, workerInferenceService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";

@@ -43,7 +43,7 @@ type Progress = Pick<ProgressBook, "take">;
 /** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
   divisionFailures: ReadonlyMap<string, string> = new Map();
-  readonly #config: Pick<MasterConfig, "masterId" | "fixedTimes">;
+  readonly #config: Pick<MasterConfig, "masterId" | "fixedTimes" | "peers">;
   readonly #credentials: NodeCredentials;
   readonly #control: Pick<ControlPlane, "state" | "group">;
   readonly #progress: Progress;
@@ -59,7 +59,7 @@ export class NodeRegistry implements NodeDirectory {
   readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
   /** The masters last announced to the nodes. */
-  #members: readonly string[] = [];
+  #announced = "";
   /** Initially the start of this master: before that no worker could attach. */
   #workerLeftAtMs: number;
   #closed: AppError | undefined;
@@ -68,7 +68,7 @@ export class NodeRegistry implements NodeDirectory {
   workersLost = 0;
 
   constructor(
-    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "fixedTimes">,
+    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "fixedTimes" | "peers">,
     @Inject(CREDENTIALS) credentials: NodeCredentials,
     @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state" | "group">,
     @Inject(ProgressBook) progress: Progress,
@@ -92,10 +92,11 @@ export class NodeRegistry implements NodeDirectory {
     return this.#config.fixedTimes.nodeHeartbeatMs;
   }
 
-  /** The names of all masters of the group. */
-  get #masters(): readonly string[] {
+  /** All masters of the group by name, each at the address where it is reached now. */
+  get #masters(): ReadonlyMap<string, string> {
     const { members = [] } = this.#control.group?.status() ?? {};
-    return members.map(({ name }) => name).sort();
+    const { peers } = this.#config;
+    return new Map(members.map(({ name, address }) => [name, peers.get(name) ?? address]));
   }
 
   /** Returns the function that unsubscribes. */
@@ -261,15 +262,19 @@ export class NodeRegistry implements NodeDirectory {
   #reply(): AttachReply {
     const { masterId } = this.#config;
     const cluster = this.#control.group?.status().cluster ?? "";
-    const members = [...this.#masters];
-    return { heartbeatIntervalMs: this.#heartbeatMs, masterId, members, cluster };
+    const masters = this.#masters;
+    const [members, addresses] = [[...masters.keys()], [...masters.values()]];
+    return { heartbeatIntervalMs: this.#heartbeatMs, masterId, members, addresses, cluster };
   }
 
-  /** Nodes stop connecting to a removed master even if it stopped before it could announce that. */
+  /**
+   * Nodes look for a new master, and no longer for a removed one even if it stopped before it could
+   * announce that.
+   */
   #announceMembers(): void {
-    const members = this.#masters;
-    if (`${members}` === `${this.#members}`) return;
-    this.#members = members;
+    const members = JSON.stringify([...this.#masters]);
+    if (members === this.#announced) return;
+    this.#announced = members;
     for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
   }
 

@@ -2,7 +2,8 @@
 
 import { nextClusterId } from "@heddle/base/cluster-id";
 import { eventually } from "@heddle/base/testing/eventually";
-import { Attachments } from "@heddle/node-agent/attachments";
+import { Attachments } from "@heddle/node-agent/masters/attachments";
+import { KnownMasters } from "@heddle/node-agent/masters/known-masters";
 import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { clusterToken, TestCluster } from "../../test/test-cluster.ts";
@@ -26,14 +27,17 @@ afterEach(async () => {
 });
 
 function isOf(master: TestCluster, cluster: string): void {
-  const status = () => ({ members: [{ name: "master-1" }], cluster });
+  const members = [{ name: "master-1", address: master.link.grpcAddress }];
+  const status = () => ({ members, cluster });
   master.control.group = { status } as unknown as ControlGroup;
 }
 
 /** Attaches as a new process of the node with the old one's kept identity. */
 function attach(): void {
+  const followed = new FollowedCluster(before.folder);
+  const given = [before.link.grpcAddress, after.link.grpcAddress];
   attachments = new Attachments({
-    masters: [before.link.grpcAddress, after.link.grpcAddress],
+    masters: new KnownMasters({ given, staysHere: true, followed }),
     credentials: { clusterToken, node: { role: "worker", name: "w" } },
     register: {
       nodeId: "w",
@@ -43,7 +47,7 @@ function attach(): void {
       address: "127.0.0.1:1",
       version: "1",
     },
-    followed: new FollowedCluster(before.folder),
+    followed,
     heartbeat: () => ({ replicas: [] }),
     log: { info: () => {}, warn: () => {}, error: () => {} },
   });

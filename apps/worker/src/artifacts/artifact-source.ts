@@ -13,7 +13,8 @@ export const ARTIFACT_BYTES = Symbol("ArtifactBytes");
  */
 export function artifactSource(options: {
   readonly store: ArtifactStore;
-  readonly masters: readonly string[];
+  /** host:port of the masters that are known by now. */
+  readonly masters: () => readonly string[];
   readonly credentials: NodeCredentials;
 }): ArtifactBytes {
   const { store, masters, credentials } = options;
@@ -28,7 +29,7 @@ export function artifactSource(options: {
     }
     let at = offset;
     const failures: AppError[] = [];
-    for (const address of masters) {
+    for (const address of masters()) {
       const master = { address, role: "master" } as const;
       try {
         const request = { task: id, name, offset: at, maxBytes: 0 };

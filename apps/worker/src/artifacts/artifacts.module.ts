@@ -35,12 +35,9 @@ const PRUNE_EVERY_MS = 3_600_000;
     },
     {
       provide: ARTIFACT_BYTES,
-      inject: [WORKER_OPTIONS, ArtifactStore, NodeAgent],
-      useFactory: (
-        { masters }: WorkerOptions,
-        store: ArtifactStore,
-        { credentials }: NodeAgent,
-      ): ArtifactBytes => artifactSource({ store, masters, credentials }),
+      inject: [ArtifactStore, NodeAgent],
+      useFactory: (store: ArtifactStore, { credentials, masters }: NodeAgent): ArtifactBytes =>
+        artifactSource({ store, masters: () => masters.addresses, credentials }),
     },
   ],
   exports: [ARTIFACT_REPLICA, ArtifactStore, ARTIFACT_BYTES],

@@ -1,4 +1,5 @@
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
+import { PerMaster } from "@heddle/node-agent/masters/per-master";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
 import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
 import type { ReadableLog } from "../logs/log-shipper.ts";
@@ -16,7 +17,7 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
   readonly #shipped = new WeakMap<ReadableLog, Set<string>>();
   /** The durable end of each log at each master, likewise. */
   readonly #durable = new WeakMap<ReadableLog, Map<string, number>>();
-  #shippers: readonly LogShipper[] = [];
+  #shippers: PerMaster<LogShipper> | undefined;
 
   constructor(@Inject(NodeAgent) node: NodeAgent, @Inject(LOGGED_TASKS) tasks: LoggedTasks) {
     this.#node = node;
@@ -24,22 +25,23 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
   }
 
   onModuleInit(): void {
-    const { credentials, nodeId, options } = this.#node;
-    const { flags, log } = options;
-    this.#shippers = flags.masters.map((master) => {
-      const whileRemoved = (signal: AbortSignal) => this.#node.whileRemoved(master, signal);
+    const { credentials, nodeId, masters, options } = this.#node;
+    const { log } = options;
+    const shippers = new PerMaster(masters, (master) => {
+      const whileRemoved = (signal: AbortSignal) => masters.whileRemoved(master, signal);
       return new LogShipper({ master, credentials, nodeId, whileRemoved, log }, this);
     });
+    this.#shippers = shippers;
     this.#tasks.onChange((task, what) => {
       if (what === "progress") return;
       if ("streams" in task && what === "phase") this.#removeIfSafe(task);
-      for (const shipper of this.#shippers) shipper.wake();
+      for (const shipper of shippers) shipper.wake();
     });
   }
 
   /** The tasks have ended before, and their last lines are with the masters that were reached. */
   async onModuleDestroy(): Promise<void> {
-    await Promise.all(this.#shippers.map((shipper) => shipper.close()));
+    await this.#shippers?.close();
   }
 
   logs(): ShippedLog[] {
@@ -66,9 +68,10 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
   #reportShipped(streams: TaskStreams, name: StreamName): void {
     const ends = this.#durable.get(streams.logs[name]);
     if (!ends) return;
-    const { present, majority } = this.#masters();
-    const sorted = present.map((each) => ends.get(each) ?? 0).sort((a, b) => b - a);
-    streams.onShipped(name, sorted[majority - 1] ?? 0);
+    const endAt = (addresses: readonly string[]) =>
+      Math.max(0, ...addresses.map((each) => ends.get(each) ?? 0));
+    const sorted = this.#node.masters.group.map(endAt).sort((a, b) => b - a);
+    streams.onShipped(name, sorted[majorityOf(sorted) - 1] ?? 0);
   }
 
   onShipped(master: string, { id, log }: ShippedLog): void {
@@ -80,23 +83,22 @@ export class LogShipping implements LogBook, OnModuleInit, OnModuleDestroy {
 
   /** The logs of a task stay here until a majority of the masters has them whole. */
   #removeIfSafe({ plan, streams }: LoggedTask): void {
-    const { present, majority } = this.#masters();
-    const holders = (each: ReadableLog) =>
-      present.filter((master) => this.#shipped.get(each)?.has(master)).length;
-    const isMissing = (name: StreamName) => holders(streams.logs[name]) < majority;
+    const { group } = this.#node.masters;
+    const holders = (log: ReadableLog) => {
+      const has = (address: string) => this.#shipped.get(log)?.has(address) ?? false;
+      return group.filter((addresses) => addresses.some(has)).length;
+    };
+    const isMissing = (name: StreamName) => holders(streams.logs[name]) < majorityOf(group);
     if (usedStreams(streams).some(isMissing)) return;
     this.#tasks.onLogsShipped(plan.id).catch((error: unknown) => {
       const { log } = this.#node.options;
       log.warn({ error: String(error) }, "a task's logs could not be removed");
     });
   }
+}
 
-  /** The masters of the group, and the number of them that is a majority. */
-  #masters(): { readonly present: readonly string[]; readonly majority: number } {
-    const { masters } = this.#node.options.flags;
-    const present = masters.filter((master) => !this.#node.isRemoved(master));
-    return { present, majority: Math.floor(present.length / 2) + 1 };
-  }
+function majorityOf(group: readonly unknown[]): number {
+  return Math.floor(group.length / 2) + 1;
 }
 
 /** Most tasks have no metrics: nothing of them is shipped. */

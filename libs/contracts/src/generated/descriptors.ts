@@ -503,6 +503,11 @@ export const DESCRIPTORS = `{
          "type": "string",
          "id": 3
         },
+        "addresses": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 5
+        },
         "cluster": {
          "type": "string",
          "id": 4

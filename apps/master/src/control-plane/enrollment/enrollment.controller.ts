@@ -13,7 +13,7 @@ import { GrpcCall, type UnaryContext } from "@heddle/rpc/nest/grpc-call";
 import { enrollmentService } from "@heddle/rpc/proto";
 import { Controller, Inject } from "@nestjs/common";
 import type { ControlPlane } from "../control-plane.ts";
-import { propose } from "../propose.ts";
+import { proposeOnce } from "../propose.ts";
 import { isEnrollKey, joinByKey } from "./enroll-keys.ts";
 
 /** Joining requires no certificate, so the work of unauthenticated callers is bounded. */
@@ -108,7 +108,7 @@ export class EnrollmentController {
 
   async #keepAdmission(id: string, join: JoinRecord): Promise<void> {
     const enrolled = { ...join, enrolled: true };
-    await propose(this.#options.control(), {
+    await proposeOnce(this.#options.control(), {
       type: "join.create",
       atMs: Date.now(),
       id,
@@ -118,7 +118,7 @@ export class EnrollmentController {
 
   async #useUp(id: string, role: NodeRole): Promise<void> {
     try {
-      await propose(this.#options.control(), { type: "join.use", atMs: Date.now(), id, role });
+      await proposeOnce(this.#options.control(), { type: "join.use", atMs: Date.now(), id, role });
     } catch (error) {
       if (error instanceof AppError && error.code === "not_found") throw refusal(role, "");
       throw error;

@@ -65,8 +65,8 @@ async function findAuthority(options: MasterTlsOptions): Promise<CertificateAuth
   if (known) return known;
   const joinToken = readJoinToken(joinTokenFile);
   if (joinToken !== undefined) {
-    const node = { dataDirectory, role: "master" as const, name, masters: others, joinToken, log };
-    const { authority } = await joinAny(node);
+    const node = { dataDirectory, role: "master" as const, name, joinToken, log };
+    const { authority } = await joinAny({ ...node, masters: () => others });
     if (!authority) throw new AppError("server_error", "the master sent no key of the authority");
     return keepAuthority(authorityFile, authority, keys);
   }

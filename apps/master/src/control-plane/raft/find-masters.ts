@@ -3,7 +3,7 @@ import { findAdmission } from "@heddle/consensus/member/admission";
 import { Formation } from "@heddle/consensus/member/formation";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
 import type { ControlPlane } from "../control-plane.ts";
-import { propose } from "../propose.ts";
+import { propose, proposeOnce } from "../propose.ts";
 import type { RaftService } from "./raft-service.ts";
 
 /** Finds or forms the group of a master that is in none, and answers other masters meanwhile. */
@@ -28,7 +28,7 @@ export async function admitMember(control: Admitting, from: Introduction__Output
     const message = `${from.name} shows no join token that is valid: an administrator adds a master by heddle cluster add ${from.name}, which gives it its --join-token-file`;
     throw new AppError("permission_denied", message);
   }
-  await propose(control, { type: "join.use", atMs: Date.now(), id, role: "master" });
+  await proposeOnce(control, { type: "join.use", atMs: Date.now(), id, role: "master" });
   const takeBack = async () => {
     await propose(control, { type: "join.create", atMs: Date.now(), id, join }).catch(() => {});
   };

@@ -9,6 +9,7 @@ import {
   clusterPepper,
   type EnrollKey,
   firstEnrollKey,
+  keepFirst,
   registerEnrollKey,
 } from "./secrets.ts";
 
@@ -84,7 +85,7 @@ async function prepareOnce(
   await awaitLeader(control, logger, signal);
   if (!hasPepper) await awaitEncryption(control, logger, signal);
   const pepper = await clusterPepper(control);
-  if (authority !== undefined) await control.keepSecret("authority", authority);
+  if (authority !== undefined) await keepFirst(control, "authority", authority);
   checkAuthority(control, authority);
   // Without a file each master would make a key of its own, so only the leader does.
   const { id, leader } = control.status();

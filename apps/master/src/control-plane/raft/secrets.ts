@@ -22,13 +22,20 @@ const WANTED = "a file, or the path of one that is to be made";
  * the first master to come proposes one.
  */
 export async function clusterPepper(control: RaftControlPlane): Promise<KeyObject> {
-  if (control.secret("pepper") === undefined) {
-    const pepper = randomBytes(32).toString("hex");
-    await untilSettled(control, () => control.keepSecret("pepper", pepper));
-  }
+  await keepFirst(control, "pepper", randomBytes(32).toString("hex"));
   const text = control.secret("pepper") ?? "";
   if (/^[0-9a-f]{64}$/.test(text)) return createSecretKey(text, "hex");
   throw new AppError("server_error", "The cluster's pepper is not 64 hexadecimal digits.");
+}
+
+/** Gives the cluster a secret unless it has one of that name. */
+export async function keepFirst(
+  control: Pick<RaftControlPlane, "secret" | "keepSecret"> & ControlPlane,
+  name: string,
+  value: string,
+): Promise<void> {
+  if (control.secret(name) !== undefined) return;
+  await untilSettled(control, () => control.keepSecret(name, value));
 }
 
 /** The token that nodes attach with; made where the file is missing. */

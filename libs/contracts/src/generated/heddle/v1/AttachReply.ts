@@ -6,6 +6,7 @@ export interface AttachReply {
   'masterId'?: (string);
   'members'?: (string)[];
   'cluster'?: (string);
+  'addresses'?: (string)[];
 }
 
 export interface AttachReply__Output {
@@ -13,4 +14,5 @@ export interface AttachReply__Output {
   'masterId': (string);
   'members': (string)[];
   'cluster': (string);
+  'addresses': (string)[];
 }

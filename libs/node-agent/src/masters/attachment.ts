@@ -10,6 +10,7 @@ import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { Peer } from "@heddle/rpc/peer";
 import { attachMethod } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
+import type { ReportedGroup } from "./known-masters.ts";
 
 /**
  * A master that does not answer `register` in this time is disconnected and retried. After each such
@@ -45,8 +46,8 @@ export interface AttachmentOptions {
   readonly times?: Partial<AttachmentTimes>;
   /** Awaited before each retry: as long as this master is known to be removed. */
   readonly whileRemoved?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** Called with the group's members as this master reports them; undefined when it disconnects. */
-  readonly onMembers?: ((said: ReportedMembers | undefined) => void) | undefined;
+  /** Called with the group as this master reports it; undefined when it disconnects. */
+  readonly onReport?: ((report: ReportedGroup | undefined) => void) | undefined;
 }
 
 export interface AttachmentTimes {
@@ -54,13 +55,6 @@ export interface AttachmentTimes {
   readonly removedRestMs: number;
   /** 5,000 by default: the first of the times to answer `register`. */
   readonly registerTimeoutMs: number;
-}
-
-/** A master's report of its group. */
-export interface ReportedMembers {
-  readonly masterName: string;
-  /** The names of all masters of the group; empty if unknown. */
-  readonly members: readonly string[];
 }
 
 /**
@@ -158,7 +152,7 @@ export class Attachment {
     const end = (error: AppError) => {
       clearTimeout(timer);
       this.#report = undefined;
-      this.#options.onMembers?.(undefined);
+      this.#options.onReport?.(undefined);
       this.#closing.signal.removeEventListener("abort", onClose);
       peer.close();
       resolve(error);
@@ -167,12 +161,13 @@ export class Attachment {
     stream.on("error", (error) => end(fromStatus(error, master)));
     stream.on("end", () => end(fromStatus(new Error("the master closed the stream"), master)));
     stream.on("data", (reply: AttachReply__Output) => {
-      this.#options.onMembers?.({ masterName: reply.masterId, members: reply.members });
-      // Later messages concern only the members.
+      // Before its report: that of a cluster which is no longer followed does not count.
+      if (!this.#report) this.#follow(reply.cluster);
+      this.#options.onReport?.(groupOf(reply));
+      // Later messages concern only the group.
       if (this.#report) return;
       clearTimeout(timer);
       this.#timeouts = 0;
-      this.#follow(reply.cluster);
       const beat = () => {
         const refusesLeader = followed.refusalOf(reply.cluster);
         const state = heartbeat(reply.masterId);
@@ -191,4 +186,9 @@ export class Attachment {
     stream.write({ register });
     return promise;
   }
+}
+
+function groupOf({ masterId, cluster, members, addresses }: AttachReply__Output): ReportedGroup {
+  const reported = members.map((name, at) => ({ name, address: addresses[at] }));
+  return { masterName: masterId, cluster, members: reported };
 }
