@@ -36,7 +36,7 @@ const report = (
 const three = { m1: "a:1", m2: "b:1", m3: "c:1" };
 
 describe("known masters", () => {
-  it("known masters: members that a master reports are looked for until they are removed", () => {
+  it("known masters: reported members are looked for until they are removed", () => {
     const masters = knowing(["a:1"]);
     masters.apply("a:1", report("m1", { m1: "a:1" }));
     expect(masters.addresses).toEqual(["a:1"]);

@@ -1,7 +1,7 @@
 import { isHostPort, isLoopback, splitHostPort } from "@heddle/base/network-address";
 import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 
-/** Bounds on what masters may tell a node; a group has five members at most. */
+/** Bounds on what masters may report to a node; a group has five members at most. */
 const MAX_LEARNED = 16;
 const MAX_ADDRESS_BYTES = 300;
 const ANY_INTERFACE: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
