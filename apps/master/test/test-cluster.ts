@@ -130,7 +130,7 @@ export class TestCluster {
   }
 
   async startMaster(settings: TestSettings = {}): Promise<void> {
-    const nodeHeartbeatMs = 100;
+    const nodeHeartbeatMs = 400;
     const config = testConfig(this.folder, {
       masterId: "master-1",
       grpcPort: 0,

@@ -97,7 +97,8 @@ describe("limits", () => {
 
   test("the deadline applies in the queue, in the engine, and to a hanging engine", async () => {
     await start({ workers: 1, maxSequences: 1, maxQueued: 0 });
-    const answer = await cluster.start("m", "@tokens=100000 @every=5", { deadlineMs: 150 });
+    // Long enough that the queued call's deadline passes first on a machine that stalls.
+    const answer = await cluster.start("m", "@tokens=100000 @every=5", { deadlineMs: 3_000 });
     const queued = cluster.start("m", "x", { deadlineMs: 50 });
     await expect(queued).rejects.toMatchObject({ code: "deadline_exceeded" });
     const last = (await collect(answer.events)).at(-1);
