@@ -18,9 +18,10 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const register = (paths: readonly string[], faults: string[] = []) =>
   registerSecretPaths(paths, (message) => faults.push(message), [registry]);
 const registered = () => registeredSecretPaths([registry]);
-/** Registers paths for a process that has ended. */
+/** Of a process that has ended. */
+const { pid } = spawnSync("true");
+/** Registers paths for it. */
 function leave(name: string, paths: readonly string[]): void {
-  const { pid } = spawnSync("true");
   writeFileSync(join(registry, `${name}.json`), JSON.stringify({ pid, started: "1", paths }));
 }
 
