@@ -39,3 +39,25 @@ test("forEachLimit: after an error no item starts, and the running ones end", as
   expect(begun).toEqual([undefined, 1]);
   expect(ended).toEqual([undefined]);
 });
+
+test("forEachLimit: an error or the caller's signal aborts what runs", async () => {
+  const reasons: unknown[] = [];
+  const wait = (signal: AbortSignal) =>
+    new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => {
+        reasons.push(signal.reason);
+        resolve();
+      });
+    });
+  const error = new Error("one");
+  const work = async (item: number, signal: AbortSignal) => {
+    if (item === 1) throw error;
+    await wait(signal);
+  };
+  await expect(forEachLimit([0, 1, 2], 2, work)).rejects.toBe(error);
+  const caller = new AbortController();
+  const run = forEachLimit([0, 2, 3], 2, work, caller.signal);
+  caller.abort("left");
+  await expect(run).rejects.toBe("left");
+  expect(reasons).toEqual([error, "left", "left"]);
+});

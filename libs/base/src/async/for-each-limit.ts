@@ -1,24 +1,27 @@
 /**
- * Does the work for each item, at most `limit` at a time. After an error it starts no further item,
- * and rejects with the error once the running ones have ended.
+ * Does the work for each item in order, at most `limit` at a time. The first error aborts the signal
+ * of the running ones and starts no further item; it is thrown once they have ended, as is the
+ * reason of `signal`.
  */
 export async function forEachLimit<T>(
   items: Iterable<T>,
   limit: number,
-  work: (item: T) => Promise<void>,
+  work: (item: T, signal: AbortSignal) => Promise<void>,
+  signal?: AbortSignal,
 ): Promise<void> {
-  const queue = [...items];
-  const failures: unknown[] = [];
-  let next = 0;
+  const failed = new AbortController();
+  const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+  const rest = items[Symbol.iterator]();
   const worker = async () => {
-    while (next < queue.length && failures.length === 0) {
-      try {
-        await work(queue[next++] as T);
-      } catch (error) {
-        failures.push(error);
-      }
+    while (!either.aborted) {
+      const next = rest.next();
+      if (next.done) return;
+      await work(next.value, either);
     }
   };
-  await Promise.all(Array.from({ length: Math.min(limit, queue.length) }, worker));
-  if (failures.length > 0) throw failures[0];
+  // Of several errors the first stays the reason.
+  const ended = () => worker().catch((error: unknown) => failed.abort(error));
+  await Promise.all(Array.from({ length: limit }, ended));
+  failed.signal.throwIfAborted();
+  signal?.throwIfAborted();
 }

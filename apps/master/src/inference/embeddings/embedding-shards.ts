@@ -1,8 +1,8 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { EmbedRequest } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
 import type { CallPart } from "../call.ts";
-import { inLanes } from "../in-lanes.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { repeatLost } from "../repeat-lost.ts";
 
@@ -54,10 +54,10 @@ export class EmbeddingShards {
     signal: AbortSignal,
   ): Promise<void> {
     const replicas = Math.max(1, this.#calls.parts.models.readyReplicas(permitted.model));
-    const lanes = Math.min(MAX_SHARDS_AT_ONCE, replicas * SHARDS_PER_REPLICA);
-    await inLanes(shardsOf(inputs), lanes, signal, (shard, either) =>
-      this.#embedShard(http, permitted, shard, keep, either),
-    );
+    const limit = Math.min(MAX_SHARDS_AT_ONCE, replicas * SHARDS_PER_REPLICA);
+    const embed = (shard: Shard, either: AbortSignal) =>
+      this.#embedShard(http, permitted, shard, keep, either);
+    await forEachLimit(shardsOf(inputs), limit, embed, signal);
   }
 
   async #embedShard(

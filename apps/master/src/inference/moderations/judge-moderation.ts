@@ -1,3 +1,4 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { AppError, toAppError } from "@heddle/base/errors";
 import {
   JUDGE,
@@ -12,7 +13,6 @@ import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { underParam } from "../embeddings/embedding-shards.ts";
-import { inLanes } from "../in-lanes.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { repeatLost } from "../repeat-lost.ts";
 import { judgeRequest, judgeScore } from "./judge-questions.ts";
@@ -93,15 +93,15 @@ export class JudgeModeration {
     const { texts, model } = prepared;
     const scores = texts.map(() => new Array<number>(MODERATION_CATEGORIES.length).fill(0));
     const replicas = Math.max(1, this.#calls.parts.models.readyReplicas(model));
-    const lanes = Math.min(MAX_QUESTIONS_AT_ONCE, replicas * QUESTIONS_PER_REPLICA);
+    const limit = Math.min(MAX_QUESTIONS_AT_ONCE, replicas * QUESTIONS_PER_REPLICA);
     const ask = async (question: Question, either: AbortSignal) => {
       const row = scores[question.text] as number[];
       row[question.category] = await this.#ask(http, prepared, question, either);
     };
     // The first question of a text computes the prefix that the others reuse.
-    await inLanes(questionsOf(texts.length, 0, 1), lanes, signal, ask);
+    await forEachLimit(questionsOf(texts.length, 0, 1), limit, ask, signal);
     const rest = questionsOf(texts.length, 1, MODERATION_CATEGORIES.length);
-    await inLanes(rest, lanes, signal, ask);
+    await forEachLimit(rest, limit, ask, signal);
     return scores;
   }
 

@@ -1,8 +1,8 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
 import type { CallPart } from "../call.ts";
-import { inLanes } from "../in-lanes.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { repeatLost } from "../repeat-lost.ts";
 import type { ChoicePart } from "./choice-parts.ts";
@@ -49,8 +49,8 @@ export async function runParts(
     runPart(calls, http, divided, { part, sink }, either);
   if (only && parts.length === 1) return await run(only, signal);
   const replicas = Math.max(1, calls.parts.models.readyReplicas(model));
-  const lanes = Math.min(parts.length, MAX_PARTS_AT_ONCE, replicas * PARTS_PER_REPLICA);
-  await inLanes(parts, lanes, signal, run);
+  const limit = Math.min(parts.length, MAX_PARTS_AT_ONCE, replicas * PARTS_PER_REPLICA);
+  await forEachLimit(parts, limit, run, signal);
 }
 
 async function runPart(

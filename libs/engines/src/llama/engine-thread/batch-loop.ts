@@ -23,7 +23,6 @@ import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
 import { Drafter } from "../speculation/drafter.ts";
-import { AdapterShelf } from "./adapter-shelf.ts";
 import { admitWaiting } from "./admission.ts";
 import { DECODED, NO_KV_SLOT, STAGES_LOST, STAGES_UNFIT } from "./batch.ts";
 import { CallsUnderWay, shareOfCall } from "./calls-under-way.ts";
@@ -31,7 +30,7 @@ import { shiftContext } from "./context-shift.ts";
 import type { DecodeCall } from "./decode-call.ts";
 import { DecodeGrouping } from "./decode-grouping.ts";
 import { EmbeddingRounds } from "./embedding-rounds.ts";
-import { GrammarShelf } from "./grammar-shelf.ts";
+import { LoadedAdapters } from "./loaded-adapters.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
 import { type Phases, phasesOf, promptLeft } from "./phases.ts";
@@ -39,6 +38,7 @@ import { youngestOf } from "./preemption.ts";
 import { countExact, MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
+import { ThreadGrammars } from "./thread-grammars.ts";
 import { TokenDraw } from "./token-draw.ts";
 
 /** Room for answer tokens that a sequence starts with. */
@@ -69,9 +69,9 @@ export class BatchLoop {
   readonly #report: StepReport;
   readonly #scratch: SamplerScratch;
   readonly #draw: TokenDraw;
-  readonly #grammars: GrammarShelf;
+  readonly #grammars: ThreadGrammars;
   readonly #drafts: DraftRounds;
-  readonly #adapters: AdapterShelf;
+  readonly #adapters: LoadedAdapters;
   readonly #totals = { prompt: 0, cached: 0, generated: 0 };
   /** Whether the load changed with nothing else to report. */
   #loadChanged = false;
@@ -90,9 +90,9 @@ export class BatchLoop {
     this.#clockMs = clockMs;
     this.#embeddings = new EmbeddingRounds(model);
     this.#scratch = samplerScratch(vocabularySize);
-    this.#grammars = new GrammarShelf(model);
+    this.#grammars = new ThreadGrammars(model);
     this.#draw = new TokenDraw(model);
-    this.#adapters = new AdapterShelf(model, this.#sequences);
+    this.#adapters = new LoadedAdapters(model, this.#sequences);
   }
 
   /** Whether there is nothing to compute. */

@@ -4,7 +4,7 @@ import { NO_GRAMMAR, type ThreadGrammar } from "../protocol/thread-messages.ts";
 import { Grammar, type GrammarTokens } from "../sampling/grammar.ts";
 
 /** The grammars that requests of the engine thread may name. */
-export class GrammarShelf {
+export class ThreadGrammars {
   readonly #tokens: Omit<GrammarTokens, "trie">;
   readonly #cache = new MatchCache();
   readonly #grammars = new Map<number, GrammarMatcher>();

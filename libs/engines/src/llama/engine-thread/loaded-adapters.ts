@@ -30,7 +30,7 @@ interface LoadedFile {
   readonly numbers: Map<number, number>;
 }
 
-interface Shelved extends AppliedAdapter {
+interface LoadedAdapter extends AppliedAdapter {
   readonly id: number;
   readonly path: string;
 }
@@ -40,14 +40,14 @@ interface Shelved extends AppliedAdapter {
  * call of the library: a call computes sequences of one adapter, and adapters take turns by rounds.
  * Those that no sequence has are freed, the longest unused first, where another needs their room.
  */
-export class AdapterShelf {
+export class LoadedAdapters {
   readonly #model: AdaptedModel;
   /** All that wait or run. */
   readonly #sequences: ReadonlyMap<number, Sequence>;
   /** By path; the longest unused first. */
   readonly #files = new Map<string, LoadedFile>();
   /** By number. A number is given once: caches know by it what a prefix was computed with. */
-  readonly #shelved = new Map<number, Shelved>();
+  readonly #adapters = new Map<number, LoadedAdapter>();
   #lastNumber = NO_ADAPTER;
   #lastId = NO_ADAPTER;
   #bytes = 0;
@@ -72,7 +72,7 @@ export class AdapterShelf {
     if (known !== undefined) return known;
     const number = ++this.#lastNumber;
     file.numbers.set(scale, number);
-    this.#shelved.set(number, { id: file.id, path, pointer: file.pointer, scale });
+    this.#adapters.set(number, { id: file.id, path, pointer: file.pointer, scale });
     return number;
   }
 
@@ -93,15 +93,15 @@ export class AdapterShelf {
   /** Before a call of the library. */
   apply(number: number): void {
     if (number === this.#applied) return;
-    setAdapter(this.#model.llama, this.#model.context, this.#shelved.get(number));
+    setAdapter(this.#model.llama, this.#model.context, this.#adapters.get(number));
     this.#applied = number;
   }
 
   /** As other stages get it. */
   given(number: number): RingAdapter | undefined {
-    const shelved = this.#shelved.get(number);
-    if (!shelved) return undefined;
-    const { id, scale, path } = shelved;
+    const adapter = this.#adapters.get(number);
+    if (!adapter) return undefined;
+    const { id, scale, path } = adapter;
     return { number: id, scale, read: () => bytesOf(path) };
   }
 
@@ -131,7 +131,7 @@ export class AdapterShelf {
   #free(path: string, { id, pointer, bytes, numbers }: LoadedFile): void {
     for (const number of numbers.values()) {
       if (number === this.#applied) this.apply(NO_ADAPTER);
-      this.#shelved.delete(number);
+      this.#adapters.delete(number);
     }
     this.#model.llama.adapter_lora_free(pointer);
     this.#model.forgetAdapter(id);
