@@ -1,8 +1,9 @@
-// holds: kube-upgrade, kube-drain, kube-restore
+// holds: kube-upgrade, kube-drain, kube-restore, kube-more-masters
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { kubectl, untilFound } from "./kube-cluster.ts";
+import { ReleaseLoad } from "./load.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 
 const why = whyNoRelease();
@@ -29,101 +30,15 @@ const values = (
 
 const upgrade = (next: object) => release.upgrade(next);
 
-interface Group {
-  readonly leader: string | null;
-  readonly quorum: { readonly voters: number; readonly has_quorum: boolean };
-}
+const load = new ReleaseLoad(release);
+const groupOf = (voters: number) => load.groupOf(voters);
 
-const groupOf = (voters: number) =>
-  untilFound(
-    `a group of ${voters} masters`,
-    () => {
-      const found = JSON.parse(release.heddle("cluster status --output json")) as Group;
-      const isWhole = found.quorum.voters === voters && found.quorum.has_quorum;
-      return isWhole && found.leader ? found.leader : undefined;
-    },
-    240_000,
-  );
-
-/** Calls a model through the Service for ever, with the retries that SDKs make by default. */
-const CALLER = `
-const counts = { answered: 0, lost: 0, retried: 0 };
-const body = JSON.stringify({ model: "FamilyA-1-2B", max_tokens: 8, messages: [{ role: "user", content: "hello" }] });
-const headers = { "content-type": "application/json", authorization: "Bearer " + process.env.KEY.trim() };
-const wait = (ms) => new Promise((go) => setTimeout(go, ms));
-async function call() {
-  for (let tries = 0; ; tries++) {
-    let fault;
-    try {
-      const reply = await fetch("http://heddle:80/api/v1/chat/completions", { method: "POST", headers, body, signal: AbortSignal.timeout(60_000) });
-      const text = await reply.text();
-      if (reply.ok) return void counts.answered++;
-      fault = reply.status + " " + text.slice(0, 300);
-      if (reply.status < 500 && ![408, 409, 429].includes(reply.status)) tries = 2;
-    } catch (error) {
-      fault = String(error.cause ?? error);
-    }
-    if (tries === 2) return void (counts.lost++, console.log(new Date().toISOString(), "lost", fault));
-    counts.retried++;
-    await wait(500 * 2 ** tries * (1 - Math.random() / 4));
-  }
-}
-for (let lane = 0; lane < 3; lane++) (async () => { for (;;) { await call(); await wait(50); } })();
-setInterval(() => console.log(JSON.stringify(counts)), 1_000);
-`;
-
-interface Counts {
-  readonly answered: number;
-  readonly lost: number;
-  readonly retried: number;
-}
-
-function calls(): Counts {
-  const lines = k("logs", "caller", "--tail=50").trim().split("\n");
-  const counts = lines.findLast((line) => line.startsWith("{"));
-  if (counts === undefined) throw new Error(`the caller says nothing: ${lines.join("\n")}`);
-  return JSON.parse(counts) as Counts;
-}
-
-function startCaller(): void {
-  const key = { secretKeyRef: { name: "heddle-cluster", key: "bootstrap-key" } };
-  const container = {
-    name: "caller",
-    image: "heddle/heddle:0.1.0",
-    imagePullPolicy: "IfNotPresent",
-    command: ["node", "--eval", CALLER],
-    env: [{ name: "KEY", valueFrom: key }],
-  };
-  const spec = { restartPolicy: "Never", enableServiceLinks: false, containers: [container] };
-  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "caller", namespace }, spec };
-  kubectl(["apply", "--filename", "-"], JSON.stringify(pod));
-}
-
-/** Changes the release while calls and jobs run: none of them is lost. */
-async function underLoad(change: () => void): Promise<void> {
-  const before = calls();
-  const ids = Array.from({ length: 3 }, (_, at) => {
-    const spec = { name: `load-${before.answered}-${at}`, command: "sleep 20; echo done" };
-    return JSON.parse(release.heddle("jobs submit - --output json", JSON.stringify(spec))).job_id;
+/** Resolves when the master of that pod has both workers. */
+function areAttachedTo(pod: string): Promise<string> {
+  return untilFound(`both workers at ${pod}`, () => {
+    const list = release.heddleOf(pod, "workers list");
+    return list.match(/heddle-worker-\d +ready/g)?.length === 2 ? list : undefined;
   });
-  change();
-  await groupOf(3);
-  for (const id of ids) {
-    const state = await untilFound(
-      `the end of ${id}`,
-      () => {
-        const job = JSON.parse(release.heddle(`jobs get ${id} --output json`));
-        return job.ended_at ? (job.state as string) : undefined;
-      },
-      240_000,
-    );
-    expect(state).toBe("succeeded");
-  }
-  const after = calls();
-  expect(k("logs", "caller")).not.toMatch(/ lost /);
-  expect(after.lost).toBe(0);
-  expect(after.answered).toBeGreaterThan(before.answered + 20);
-  console.log(`calls while it changed: ${JSON.stringify(after)}, from ${JSON.stringify(before)}`);
 }
 
 /** What docs/runbooks/backup.md says for Kubernetes. */
@@ -196,24 +111,21 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     kubectl(["create", "namespace", namespace]);
     release.install(values());
     await groupOf(3);
-    startCaller();
-    await untilFound("answers", () => calls().answered > 10 || undefined);
+    await load.start();
   }, 600_000);
   afterAll(() => {
     kubectl(["delete", "namespace", namespace, "--wait=false"]);
   });
 
   it("release: an upgrade under load loses no call and no job", async () => {
-    await underLoad(() => upgrade(values({ mark: "second" })));
+    await load.during(() => upgrade(values({ mark: "second" })));
     expect(
       k("get", "pod", "heddle-master-0", "--output=jsonpath={.metadata.annotations.mark}"),
     ).toBe("second");
   });
 
   it("release: a rollback under load loses no call and no job", async () => {
-    await underLoad(() =>
-      release.helm(["rollback", "heddle", "1", "--wait", "--timeout", "400s"], {}),
-    );
+    await load.during(() => release.rollback(1));
     expect(
       k("get", "pod", "heddle-master-0", "--output=jsonpath={.metadata.annotations.mark}"),
     ).toBe("first");
@@ -242,17 +154,32 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     k("rollout", "status", "statefulset/heddle-master", "--timeout=240s");
     k("rollout", "status", "statefulset/heddle-worker", "--timeout=240s");
     await groupOf(3);
-    const { answered } = calls();
-    await untilFound("answers again", () => calls().answered > answered || undefined);
+    await load.answers();
   });
 
-  it("release: three masters become one and three again", async () => {
+  it("release: kubectl scales masters beyond the chart's number, and back", async () => {
     upgrade(values({ masters: 1 }));
     await groupOf(1);
+    k("scale", "heddlecluster/heddle", "--replicas=3");
+    await groupOf(3);
+    k("wait", "--for=condition=Ready", "heddlecluster/heddle", "--timeout=240s");
+    await areAttachedTo("heddle-master-1");
+    await areAttachedTo("heddle-master-2");
+    // The only one that the chart's values name.
+    k("delete", "pod", "heddle-master-0", "--force", "--grace-period=0");
+    await load.answers();
+    k("rollout", "status", "statefulset/heddle-master", "--timeout=240s");
+    await groupOf(3);
+    k("scale", "heddlecluster/heddle", "--replicas=1");
+    await groupOf(1);
+    k("wait", "--for=condition=Ready", "heddlecluster/heddle", "--timeout=240s");
+    await load.answers();
+  });
+
+  it("release: one master becomes three again by the chart", async () => {
     upgrade(values({ masters: 3 }));
     await groupOf(3);
-    const { answered } = calls();
-    await untilFound("answers", () => calls().answered > answered || undefined);
+    await load.answers();
   });
 
   it("release: a backup is restored by the runbook, with its jobs and keys", async () => {
@@ -269,7 +196,6 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     restoreByRunbook();
     await groupOf(3);
     expect(release.heddle(`jobs get ${job}`)).toContain("kept");
-    const { answered } = calls();
-    await untilFound("answers again", () => calls().answered > answered || undefined, 240_000);
+    await load.answers();
   });
 });

@@ -45,14 +45,18 @@ export class ChartRelease {
     }
   }
 
-  install(values: object): void {
+  install(values: object, chart = CHART): void {
     const wait = ["--wait", "--timeout", "300s"];
-    this.helm(["install", "heddle", CHART, "--values", "-", ...wait], values);
+    this.helm(["install", "heddle", chart, "--values", "-", ...wait], values);
   }
 
   upgrade(values: object): void {
     const wait = ["--wait", "--timeout", "400s"];
     this.helm(["upgrade", "heddle", CHART, "--values", "-", ...wait], values);
+  }
+
+  rollback(revision: number): void {
+    this.helm(["rollback", "heddle", String(revision), "--wait", "--timeout", "400s"], {});
   }
 
   kubectl(...args: readonly string[]): string {
@@ -68,10 +72,18 @@ export class ChartRelease {
       "--field-selector=status.phase=Running",
       "--output=jsonpath={.items[*].metadata.name}",
     ).split(" ");
-    const access = "export HEDDLE_API_KEY=$(cat /run/heddle/secrets/bootstrap-key)";
-    const endpoint = `export HEDDLE_ENDPOINT=http://heddle.${this.namespace}.svc:80`;
+    return this.#heddleIn(pod, `http://heddle.${this.namespace}.svc:80`, command, input);
+  }
+
+  /** Likewise, where that pod's own master answers. */
+  heddleOf(pod: string, command: string): string {
+    return this.#heddleIn(pod, "http://127.0.0.1:8080", command);
+  }
+
+  #heddleIn(pod: string, endpoint: string, command: string, input = ""): string {
+    const key = "export HEDDLE_API_KEY=$(cat /run/heddle/secrets/bootstrap-key)";
     const given = `echo ${Buffer.from(input).toString("base64")} | base64 -d`;
-    const program = `${access}; ${endpoint}; ${given} | heddle ${command}`;
+    const program = `${key}; export HEDDLE_ENDPOINT=${endpoint}; ${given} | heddle ${command}`;
     return this.kubectl("exec", pod, "--container=master", "--", "sh", "-c", program);
   }
 }
