@@ -1,3 +1,4 @@
+import { type GrammarFrame, MatchState, ShortestEnd } from "./match-state.ts";
 import type { Dfa, GrammarNode, GrammarProgram } from "./program.ts";
 import { addTokens, ByteTables, setToken, type TextMask, textMaskOf } from "./text-mask.ts";
 import type { TokenTrie } from "./token-trie.ts";
@@ -16,33 +17,6 @@ const MAX_CACHED_BYTES = 64 * 1024 * 1024;
 /** Of a state with its transitions, and of a frame. */
 const STATE_BYTES = 3 * 1024;
 const FRAME_BYTES = 256;
-
-/** What is left of a text: the rest of one node, and then what follows it. Equal ones are one object. */
-interface Frame {
-  readonly id: number;
-  readonly node: number;
-  /** Of a text: the automaton's state. Of a sequence or a repetition: the parts that are done. */
-  readonly at: number;
-  /** Undefined at the end of the text. */
-  readonly next: Frame | undefined;
-  readonly depth: number;
-}
-
-/** Where a text has come to in a grammar. Equal ones are one object while they are kept. */
-export class MatchState {
-  readonly frames: readonly Frame[];
-  /** Whether the text may end here. */
-  readonly isComplete: boolean;
-  /** By byte; null for a byte that does not fit. */
-  next: (MatchState | null | undefined)[] | undefined;
-  /** A bit for each token that fits, where it was asked for. */
-  mask: Uint32Array | undefined;
-
-  constructor(frames: readonly Frame[], isComplete: boolean) {
-    this.frames = frames;
-    this.isComplete = isComplete;
-  }
-}
 
 /** The memory that the grammars of one thread share; when it is full, what is kept of all is dropped. */
 export class MatchCache {
@@ -74,12 +48,13 @@ export class MatchCache {
 export class GrammarMatcher {
   readonly #program: GrammarProgram;
   readonly #cache: MatchCache;
-  #frames = new Map<string, Frame>();
+  #frames = new Map<string, GrammarFrame>();
   #states = new Map<string, MatchState>();
   #nextId = 0;
   /** By automaton and its state. */
   #textMasks = new Map<Dfa, Map<number, TextMask>>();
   #tables = new ByteTables();
+  #end: ShortestEnd | undefined;
   /** Whether the mask that is being made has no token yet. */
   #isEmpty = true;
   /** Frames that were followed since this was last set to zero. */
@@ -99,7 +74,7 @@ export class GrammarMatcher {
   step(state: MatchState, byte: number): MatchState | null {
     const known = state.next?.[byte];
     if (known !== undefined) return known;
-    const frames: Frame[] = [];
+    const frames: GrammarFrame[] = [];
     this.#work += state.frames.length;
     for (const frame of state.frames) {
       const to = targetOf(this.#dfaOf(frame), frame.at, byte);
@@ -130,6 +105,27 @@ export class GrammarMatcher {
     return mask;
   }
 
+  /** The tokens of the trie that all bring the shortest end of the text nearer, byte by byte. */
+  towardsEnd(state: MatchState, trie: TokenTrie): number[] {
+    this.#end ??= new ShortestEnd(this.#program);
+    const { bytes, ends, depths, firsts, tokens } = trie;
+    const path: MatchState[] = [state];
+    const found: number[] = [];
+    for (let node = 0; node < bytes.length; ) {
+      const depth = depths[node] as number;
+      const before = path[depth] as MatchState;
+      const after = this.step(before, bytes[node] as number);
+      if (after === null || this.#end.after(after) >= this.#end.after(before)) {
+        node = ends[node] as number;
+        continue;
+      }
+      path[depth + 1] = after;
+      found.push(...tokens.subarray(firsts[node], firsts[node + 1]));
+      node++;
+    }
+    return found;
+  }
+
   /** Forgets all states but those that are in use, and what follows those. */
   clear(): void {
     for (const state of this.#states.values()) {
@@ -156,7 +152,7 @@ export class GrammarMatcher {
     });
   }
 
-  #textMask(frame: Frame, trie: TokenTrie, words: number): TextMask {
+  #textMask(frame: GrammarFrame, trie: TokenTrie, words: number): TextMask {
     const dfa = this.#dfaOf(frame);
     let masks = this.#textMasks.get(dfa);
     if (masks === undefined) {
@@ -199,7 +195,7 @@ export class GrammarMatcher {
   }
 
   /** The state of all the ways in which these frames may continue. */
-  #close(frames: readonly Frame[]): MatchState {
+  #close(frames: readonly GrammarFrame[]): MatchState {
     const closure = new Closure(this.#program, (node, at, next) => this.#frame(node, at, next));
     for (const frame of frames) closure.add(frame);
     const { found, isComplete } = closure.run();
@@ -214,7 +210,7 @@ export class GrammarMatcher {
     return state;
   }
 
-  #frame(node: number, at: number, next: Frame | undefined): Frame {
+  #frame(node: number, at: number, next: GrammarFrame | undefined): GrammarFrame {
     const key = `${node},${at},${next?.id ?? ""}`;
     let frame = this.#frames.get(key);
     if (frame === undefined) {
@@ -228,20 +224,20 @@ export class GrammarMatcher {
     return frame;
   }
 
-  #dfaOf(frame: Frame): Dfa {
+  #dfaOf(frame: GrammarFrame): Dfa {
     return (this.#program.nodes[frame.node] as GrammarNode & { readonly kind: "text" }).dfa;
   }
 }
 
-type MakeFrame = (node: number, at: number, next: Frame | undefined) => Frame;
+type MakeFrame = (node: number, at: number, next: GrammarFrame | undefined) => GrammarFrame;
 
 /** Finds the automata's states in which a text may be, without a further byte. */
 class Closure {
   readonly #program: GrammarProgram;
   readonly #frame: MakeFrame;
-  readonly #seen = new Set<Frame>();
-  readonly #waiting: Frame[] = [];
-  readonly found: Frame[] = [];
+  readonly #seen = new Set<GrammarFrame>();
+  readonly #waiting: GrammarFrame[] = [];
+  readonly found: GrammarFrame[] = [];
   isComplete = false;
 
   constructor(program: GrammarProgram, frame: MakeFrame) {
@@ -249,7 +245,7 @@ class Closure {
     this.#frame = frame;
   }
 
-  add(frame: Frame | undefined): void {
+  add(frame: GrammarFrame | undefined): void {
     if (frame === undefined) {
       this.isComplete = true;
     } else if (!this.#seen.has(frame)) {
@@ -259,7 +255,7 @@ class Closure {
   }
 
   /** Each way that is left out could be completed by itself, so none that is kept is a dead end. */
-  run(): { found: Frame[]; isComplete: boolean } {
+  run(): { found: GrammarFrame[]; isComplete: boolean } {
     while (this.found.length < MAX_FRAMES) {
       const frame = this.#waiting.pop();
       if (frame === undefined) break;
@@ -268,7 +264,7 @@ class Closure {
     return this;
   }
 
-  #expand(frame: Frame, node: GrammarNode): void {
+  #expand(frame: GrammarFrame, node: GrammarNode): void {
     const { at, next } = frame;
     switch (node.kind) {
       case "text":
@@ -296,7 +292,7 @@ class Closure {
     }
   }
 
-  #expandSequence(frame: Frame, node: GrammarNode & { readonly kind: "sequence" }): void {
+  #expandSequence(frame: GrammarFrame, node: GrammarNode & { readonly kind: "sequence" }): void {
     const { at, next } = frame;
     const part = node.parts[at];
     if (part === undefined) {
@@ -309,7 +305,7 @@ class Closure {
   }
 
   /** Goes into a node unless its shortest texts would be nested too deeply. */
-  #enter(node: number, depth: number, next: Frame | undefined): void {
+  #enter(node: number, depth: number, next: GrammarFrame | undefined): void {
     const height = this.#program.heights[node] as number;
     if (depth + height <= MAX_NESTING) this.add(this.#frame(node, 0, next));
   }

@@ -139,21 +139,27 @@ function childrenOf(node: GrammarNode): readonly number[] {
   }
 }
 
-/** The smallest solution, found by repeating until nothing changes. */
 function heightsOf(nodes: readonly GrammarNode[]): number[] {
-  const heights = nodes.map(() => Number.POSITIVE_INFINITY);
+  return smallest(nodes.length, (id, heights) => heightOf(nodes[id] as GrammarNode, heights));
+}
+
+/** The smallest values of which each is what `leastOf` gives, found by repeating until nothing changes. */
+export function smallest(
+  count: number,
+  leastOf: (id: number, values: readonly number[]) => number,
+): number[] {
+  const values = new Array<number>(count).fill(Number.POSITIVE_INFINITY);
   for (let changed = true; changed; ) {
     changed = false;
     // Parts are mostly made before what they are part of, so few rounds are needed.
-    nodes.forEach((node, id) => {
-      const height = heightOf(node, heights);
-      if (height < (heights[id] as number)) {
-        heights[id] = height;
-        changed = true;
-      }
-    });
+    for (let id = 0; id < count; id++) {
+      const value = leastOf(id, values);
+      if (value >= (values[id] as number)) continue;
+      values[id] = value;
+      changed = true;
+    }
   }
-  return heights;
+  return values;
 }
 
 function heightOf(node: GrammarNode, heights: readonly number[]): number {

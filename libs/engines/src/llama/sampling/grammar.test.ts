@@ -3,6 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { seededRandom } from "@heddle/base/random";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { GrammarMatcher, MatchCache } from "../../grammar/matcher.ts";
@@ -67,17 +68,24 @@ it("grammar: JSON has at most the allowed depth for any likeliest token, and end
   const grammar = grammarOf({ type: "object", additionalProperties: true });
   // Brackets in a string are text.
   let text = draw(grammar, ["{"]) + draw(grammar, ['"']);
-  for (let i = 0; i < 300; i++) text += draw(grammar, ["["]);
+  const random = seededRandom(3);
+  for (let i = 0; i < 300; i++) text += draw(grammar, [random() < 0.9 ? "[" : " "]);
+  const name = text.slice(2);
   text += [...'":'].map((next) => draw(grammar, [next])).join("");
-  for (let i = 0; i < 150; i++) text += draw(grammar, ["[", "]", ",", "}"]);
-  const deepest = text.slice(text.indexOf(":") + 1).match(/^\[+/)?.[0].length;
+  for (let i = 0; i < 200; i++) {
+    text += draw(grammar, random() < 0.2 ? [" ", "[", "]", ",", "}"] : ["[", "]", ",", "}"]);
+  }
+  const deepest = text
+    .slice(text.indexOf(":") + 1)
+    .match(/^[[ ]+/)?.[0]
+    .replaceAll(" ", "").length;
   expect(deepest).toBe(127);
   while (!text.endsWith("}")) {
     const next = draw(grammar, ["]", "}"]);
     expect(next).not.toBe("");
     text += next;
   }
-  expect(Object.keys(JSON.parse(text))).toEqual(["[".repeat(300)]);
+  expect(Object.keys(JSON.parse(text))).toEqual([name]);
 });
 
 it("grammar: the end is drawn only where the text is complete, no control token", () => {
@@ -102,6 +110,57 @@ it("grammar: what no token spells differs from a complete text", () => {
     if (flags & ENDS_GENERATION) logits[token] = Number.NEGATIVE_INFINITY;
   });
   expect(complete.draw(logits, never)).toBe(COMPLETE);
+});
+
+/** What a model writes that repeats `part` as long as it may, and else the likeliest of `others`. */
+function repeated(grammar: Grammar, part: string, others: string): string {
+  let text = "";
+  for (let at = 0, next = "-"; next !== "" && text.length < 2_000; text += next) {
+    const wanted = part[at % part.length] as string;
+    next = draw(grammar, [...new Set([wanted, ...others])]);
+    at = next === wanted ? at + 1 : 0;
+  }
+  return text;
+}
+
+// holds: engine-repetition
+it("grammar: a list or text that repeats itself without end is left, and no more", () => {
+  const text = { type: "string" };
+  const tags = { type: "array", items: text };
+  const properties = { tags, note: text, kind: { enum: ["long", "s"] } };
+  const required = Object.keys(properties);
+  const grammar = grammarOf({ type: "object", properties, required, additionalProperties: false });
+  for (const letter of '{"tags":["one","') expect(draw(grammar, [letter])).toBe(letter);
+  const answer = JSON.parse(`{"tags":["one","${repeated(grammar, 'ab","', 'ab"l')}`);
+  expect(answer.tags).toEqual(["one", ...Array(20).fill("ab")]);
+  // What comes behind it is drawn freely, and not the shortest.
+  expect(answer.note).toMatch(/^(ab)+a?$/);
+  expect(answer.kind).toBe("long");
+});
+
+it("grammar: a nesting without end is left as a whole", () => {
+  const schema = {
+    type: "object",
+    properties: { name: { type: "string" }, kids: { type: "array", items: { $ref: "#" } } },
+    required: ["name", "kids"],
+    additionalProperties: false,
+  };
+  const text = repeated(grammarOf(schema), '{"name":"a","kids":[', ']},{"name:');
+  expect(JSON.parse(text)).toHaveProperty("kids");
+  const levels = text.split("kids").length - 1;
+  expect(levels).toBeGreaterThan(15);
+  expect(levels).toBeLessThan(20);
+});
+
+it("grammar: 90 tokens that repeat are not left, nor what a schema requires", () => {
+  const zeros = (minItems: number) => {
+    const grammar = grammarOf({ type: "array", items: { const: 0 }, minItems });
+    draw(grammar, ["["]);
+    return JSON.parse(`[${repeated(grammar, "0,", "]0")}`).length;
+  };
+  expect(zeros(0)).toBeGreaterThanOrEqual(48);
+  expect(zeros(0)).toBeLessThan(60);
+  expect(zeros(200)).toBe(200);
 });
 
 it("grammar: a mask has the tokens that fit, and no other, at every place of a text", () => {

@@ -1,7 +1,14 @@
-import type { GrammarMatcher, MatchState } from "../../grammar/matcher.ts";
+import {
+  commonPart,
+  type GrammarFrame,
+  isWithin,
+  type MatchState,
+} from "../../grammar/match-state.ts";
+import type { GrammarMatcher } from "../../grammar/matcher.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import { ENDS_GENERATION } from "../protocol/thread-messages.ts";
 import { isSilent } from "../tokenizing/vocabulary.ts";
+import { MAX_REPEATED, RepetitionWatch } from "./repetition-watch.ts";
 
 /** What grammars need to know of the model's tokens. */
 export interface GrammarTokens {
@@ -20,12 +27,19 @@ export const STUCK = -2;
 
 /**
  * The grammar that the text of one choice must match. The drawn token is checked first; only where it
- * is refused are all tokens that do not fit taken out and another is drawn.
+ * is refused are all tokens that do not fit taken out and another is drawn. The part of a text that is
+ * repeated without end is left by the shortest way, as no greedy model leaves it.
  */
 export class Grammar {
   readonly #matcher: GrammarMatcher;
   readonly #tokens: GrammarTokens;
+  readonly #watch = new RepetitionWatch();
+  /** The states after the latest tokens. */
+  readonly #latest: MatchState[] = [];
   #state: MatchState;
+  #isLeaving = false;
+  /** The part of the text that is to be left; undefined for the whole. */
+  #left: GrammarFrame | undefined;
 
   constructor(matcher: GrammarMatcher, tokens: GrammarTokens) {
     this.#matcher = matcher;
@@ -35,6 +49,7 @@ export class Grammar {
 
   /** Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. */
   draw(logits: Float32Array, draw: (logits: Float32Array) => number): number {
+    if (this.#isLeaving && this.#restrict(logits)) return draw(logits);
     const first = draw(logits);
     if (logits[first] !== Number.NEGATIVE_INFINITY && this.allows(first)) return first;
     this.#mask(logits);
@@ -48,6 +63,34 @@ export class Grammar {
     const after = this.#matcher.steps(this.#state, this.#tokens.tokenBytes(token));
     if (after === null) throw new Error(`token ${token} does not fit the grammar`);
     this.#state = after;
+    this.#latest.push(after);
+    if (this.#latest.length > MAX_REPEATED) this.#latest.shift();
+    const count = this.#watch.push(token);
+    if (count > 0 && !this.#isLeaving) this.#leave(this.#latest.slice(-count));
+  }
+
+  /** Where the text might end at any time it is free text, which may be anything. */
+  #leave(repeated: readonly MatchState[]): void {
+    this.#isLeaving = !repeated.some(({ isComplete }) => isComplete);
+    this.#left = commonPart(repeated);
+  }
+
+  /** Leaves the tokens that bring the end nearer; false where the part is left, or none does. */
+  #restrict(logits: Float32Array): boolean {
+    const { isComplete } = this.#state;
+    if (isComplete || (this.#left && !isWithin(this.#state, this.#left))) {
+      this.#isLeaving = false;
+      this.#watch.clear();
+      return false;
+    }
+    const tokens = this.#matcher.towardsEnd(this.#state, this.#tokens.trie);
+    const values = tokens.map((token) => logits[token] as number);
+    if (!values.some((value) => value > Number.NEGATIVE_INFINITY)) return false;
+    logits.fill(Number.NEGATIVE_INFINITY);
+    tokens.forEach((token, at) => {
+      logits[token] = values[at] as number;
+    });
+    return true;
   }
 
   /** Whether the token may be next. */

@@ -1,0 +1,35 @@
+/** The longest part, in tokens, whose repetition is seen. */
+const MAX_PERIOD = 64;
+/** So often in a row, and over so many tokens, no text that someone wants is repeated. */
+const MIN_REPEATS = 16;
+const MIN_TOKENS = 96;
+/** The most tokens that are found to be repeated. */
+export const MAX_REPEATED = MAX_PERIOD * MIN_REPEATS;
+
+/** Sees where a text does nothing but repeat its latest tokens, which a model may do without end. */
+export class RepetitionWatch {
+  readonly #latest = new Int32Array(MAX_PERIOD).fill(-1);
+  /** By period: how many of the latest tokens are the one so many before. */
+  readonly #runs = new Int32Array(MAX_PERIOD + 1);
+  #count = 0;
+
+  /** Takes the next token; gives how many of the latest ones only repeat others, or 0. */
+  push(token: number): number {
+    let found = 0;
+    for (let period = MAX_PERIOD; period > 0; period--) {
+      const before = this.#latest[(this.#count - period + MAX_PERIOD) % MAX_PERIOD];
+      const run = before === token ? (this.#runs[period] as number) + 1 : 0;
+      this.#runs[period] = run;
+      if (run >= Math.max(MIN_TOKENS, period * (MIN_REPEATS - 1))) found = run;
+    }
+    this.#latest[this.#count % MAX_PERIOD] = token;
+    this.#count = (this.#count + 1) % (MAX_PERIOD * MAX_PERIOD);
+    return found;
+  }
+
+  /** Begins again. */
+  clear(): void {
+    this.#runs.fill(0);
+    this.#latest.fill(-1);
+  }
+}
