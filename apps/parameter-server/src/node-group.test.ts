@@ -1,6 +1,7 @@
 // holds: ps-bad-input, ps-node-group, ps-lost-server
 
 import { randomUUID } from "node:crypto";
+import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
@@ -133,4 +134,15 @@ test("node group: a task with another model of equal length is refused", async (
   await expect(clients[1]?.pull(tensors(() => 0))).rejects.toThrow(
     /the tensor bias has 7 elements/,
   );
+});
+
+test("node group: a task that cannot open its own socket says so at once", async () => {
+  const job = jobOn(servers);
+  await openShards(job);
+  const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+  const options = { ...job, rank: 0, host: "127.0.0.1" };
+  clients.push(await joinNodeGroup(options, { member: 0, members: 2, socketPath }));
+  mkdirSync(`${socketPath}.1`);
+  const joined = joinNodeGroup(options, { member: 1, members: 2, socketPath });
+  await expect(joined).rejects.toMatchObject({ code: "ERR_FS_EISDIR" });
 });

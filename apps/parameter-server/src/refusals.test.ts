@@ -1,13 +1,21 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import { connect } from "node:net";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { DataConnection } from "@heddle/parameters/data-plane/data-connection";
 import { PartSource } from "@heddle/parameters/data-plane/part-source";
 import { planDigest } from "@heddle/parameters/shards/job-plan";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
-import { closeShards, openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
+import {
+  checkpointShards,
+  closeShards,
+  openShards,
+  restoreShards,
+  shardStatuses,
+} from "@heddle/parameters/shards/shard-set";
 import { encodeShard } from "@heddle/parameters/shards/shard-spec";
 import { credentials, startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { issueTicket } from "@heddle/rpc/job-ticket";
@@ -396,3 +404,23 @@ test.each(["unix", "tcp", "grpc"] as const)(
     expect(client.traffic.paths).toEqual(servers.map(() => ({ pull: path, push: path })));
   },
 );
+
+// holds: ps-checkpoints
+test("restore: damaged checkpoints alone are a fault of the data, not missing ones", async () => {
+  const { address, dataDirectory } = await startServer();
+  const job = jobOn([address]);
+  await openShards(job);
+  await (await joinJob(job, 0)).initialize(ones);
+  const damaged = await checkpointShards(job, "v0");
+  // There is no other server, so that a copy is none that failed.
+  expect(damaged).toMatchObject({ pieces: 1, uncopied: [] });
+  writeFileSync(join(dataDirectory, "checkpoints", job.spec.jobId, "v0", "0.shard"), "");
+  const again = { ...job, spec: { ...job.spec, attempt: 2, jobToken: randomBytes(32) } };
+  const missing = { ...damaged, name: "v9" };
+  for (const [checkpoints, code] of [
+    [[damaged], "invalid_value"],
+    [[damaged, missing], "not_found"],
+  ] as const) {
+    await expect(restoreShards(again, checkpoints)).rejects.toMatchObject({ code });
+  }
+});
