@@ -1,7 +1,7 @@
 // `npm run test:kube`: the tests that need a real Kubernetes, on the cluster of HEDDLE_KUBECONFIG, or on one
 // that is started for them: HEDDLE_KUBE_RIG is a folder with a program rig.sh (up, down, load, restart).
-// HEDDLE_KUBE_IMAGES has what deploy/images/build.sh --out wrote; HEDDLE_KUBE_OUTAGE_SECONDS=600 makes outages of the
-// API server longer. Arguments go to vitest.
+// HEDDLE_KUBE_IMAGES has what deploy/images/build.sh --out wrote, HEDDLE_KUBE_PREVIOUS what build-previous.sh did;
+// HEDDLE_KUBE_OUTAGE_SECONDS=600 makes outages of the API server longer. Arguments go to vitest.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -30,8 +30,10 @@ if (isOwn) {
     process.exit(1);
   }
 }
-if (rig !== undefined && images !== undefined) {
-  for (const file of readdirSync(images)) rigRun("load", { stdio: "inherit" }, join(images, file));
+const previous = process.env.HEDDLE_KUBE_PREVIOUS;
+for (const folder of [images, previous && join(previous, "images")]) {
+  if (rig === undefined || !folder) continue;
+  for (const file of readdirSync(folder)) rigRun("load", { stdio: "inherit" }, join(folder, file));
 }
 const auditLog =
   process.env.HEDDLE_KUBE_AUDIT_LOG ?? (isOwn ? join(dirname(kubeconfig), "log/audit.log") : "");
