@@ -29,3 +29,13 @@ test("openapi: operation ids are unique", () => {
     .map(({ operationId }) => operationId);
   expect(new Set(ids).size).toBe(ids.length);
 });
+
+test("openapi: a map whose entries are counted first is a map in a request too", () => {
+  const { JobSpec } = openApiDocument("0.0.0").components.schemas;
+  expect(JobSpec).toMatchObject({
+    properties: {
+      labels: { type: "object", additionalProperties: { type: "string" } },
+      environment_variables: { type: "object", additionalProperties: { type: "string" } },
+    },
+  });
+});

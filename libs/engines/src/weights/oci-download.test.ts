@@ -139,6 +139,8 @@ describe("an oci:// source", () => {
     await expect(pull()).rejects.toThrow("not an artifact with layers");
     registry.manifest = manifestOf([{ digest: "sha512:00", size: 1 }]);
     await expect(pull()).rejects.toThrow("the layer's digest sha512:00 is not a SHA-256");
+    registry.manifest = manifestOf([{ ...layer(content), size: "many" }]);
+    await expect(pull()).rejects.toThrow(`the layer's size "many" is not a number of bytes`);
   });
 
   it("says that a repository is absent or wants a login", async () => {

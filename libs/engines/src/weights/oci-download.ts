@@ -46,6 +46,11 @@ export async function locateOciBlob(
   const layer = pickLayer(text, file);
   const sha256 = /^sha256:([\da-f]{64})$/.exec(layer.digest)?.[1];
   if (!sha256) throw new PermanentFault(`the layer's digest ${layer.digest} is not a SHA-256`);
+  if (!Number.isSafeInteger(layer.size) || layer.size < 0) {
+    throw new PermanentFault(
+      `the layer's size ${JSON.stringify(layer.size)} is not a number of bytes`,
+    );
+  }
   return { url: new URL(`blobs/${layer.digest}`, base), headers, sha256, sizeBytes: layer.size };
 }
 
