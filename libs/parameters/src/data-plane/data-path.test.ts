@@ -2,6 +2,7 @@ import { getEventListeners, once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
+import { eventually } from "@heddle/base/testing/eventually";
 import { afterEach, expect, test, vi } from "vitest";
 import { DataConnection } from "./data-connection.ts";
 import { dataHelloFrame, HEAD_BYTES, requestFrame } from "./data-frames.ts";
@@ -229,6 +230,23 @@ test("data: an answer is released also where its receiver is gone", async () => 
   await once(socket, "data");
   socket.destroy();
   await released.promise;
+});
+
+test("data: an answer is released when its receiver ends and reads no more", async () => {
+  let isReleased = false;
+  const { path } = await listening(async () => {
+    const release = () => {
+      isReleased = true;
+    };
+    return { ...answerOf(new Uint8Array(2 ** 24)), release };
+  });
+  const socket = await raw(path);
+  socket.write(requestFrame({}));
+  await once(socket, "data");
+  socket.pause();
+  socket.end();
+  // The limit of a stalled answer, 20 s, would end it too.
+  await eventually(() => isReleased, "the answer is released", 15_000);
 });
 
 test("data: an abort ends the request with its reason, and the connection", async () => {
