@@ -27,9 +27,9 @@ const UNTIL_S = process.env["HEDDLE_TESTS_UNTIL"];
 const ORDER =
   UNTIL_S === undefined
     ? [...LONG_TESTS, ...SLOW, REST]
-    : [...SLOW, REST, ...from(Number(UNTIL_S) % LONG_TESTS.length, LONG_TESTS)];
+    : [...SLOW, REST, ...rotated(LONG_TESTS, Number(UNTIL_S) % LONG_TESTS.length)];
 
-function from(start: number, list: readonly string[]): string[] {
+function rotated(list: readonly string[], start: number): string[] {
   return [...list.slice(start), ...list.slice(0, start)];
 }
 

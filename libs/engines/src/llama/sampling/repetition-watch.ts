@@ -1,6 +1,6 @@
 /** The longest part, in tokens, whose repetition is seen. */
 const MAX_PERIOD = 64;
-/** So often in a row, and over so many tokens, no text that someone wants is repeated. */
+/** So often in a row, and over so many tokens: a list of as many equal elements is taken for endless. */
 const MIN_REPEATS = 16;
 const MIN_TOKENS = 96;
 /** The most tokens that are found to be repeated. */
