@@ -21,6 +21,8 @@ export const OPTIONS: EngineOptions = {
   contextTokens: 512,
   kvTokens: KV_TOKENS,
   maxSequences: 4,
+  // Whether to draft depends on measured times, and a draft's call rounds differently.
+  decoding: { draftTokens: 0 },
 };
 
 /** Frames that have left the last stage and not come back. */
