@@ -53,16 +53,12 @@ async function expectFew(selector: string, wholePx: number): Promise<void> {
   expect(mostAdded).toBeLessThan(MOST_ELEMENTS);
 }
 
+// Each has names of its own: those of the list before are in the page until the next one is drawn.
 const LISTS = [
-  ["nodes", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `row-${at}` })],
-  ["gpus", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `row-${at}` })],
-  ["jobs", "/jobs", 10_000, (at: number) => ({ id: `job_${at}`, name: `row-${at}` })],
-  [
-    "events",
-    "/events",
-    50_000,
-    (at: number) => ({ id: `${at}.0`, name: `row-${at}`, node_name: `row-${at}` }),
-  ],
+  ["nodes", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `nodes-${at}` })],
+  ["gpus", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `gpus-${at}` })],
+  ["jobs", "/jobs", 10_000, (at: number) => ({ id: `job_${at}`, name: `jobs-${at}` })],
+  ["events", "/events", 50_000, (at: number) => ({ id: `${at}.0`, node_name: `events-${at}` })],
 ] as const;
 
 describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => {
@@ -84,13 +80,13 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
       // Within the page: a reload would end the session.
       await page.evaluate(`history.pushState(null, "", "/console/${name}")`);
       await page
-        .getByText(/^row-\d+$/)
+        .getByText(new RegExp(`^${name}-\\d+$`))
         .first()
         .waitFor();
       await expectFew(".table-scroller", count * ROW_PX);
       // Events have the newest first.
       const last = name === "events" ? 0 : count - 1;
-      await page.getByText(`row-${last}`, { exact: true }).waitFor();
+      await page.getByText(`${name}-${last}`, { exact: true }).waitFor();
       await page.unrouteAll({ behavior: "ignoreErrors" });
       expect(rig.errors).toEqual([]);
     },
