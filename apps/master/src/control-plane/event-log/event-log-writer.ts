@@ -1,13 +1,13 @@
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { checkpointSize, firstEvent } from "@heddle/control/audit/audit-changes";
-import { cloudEvent, type SealMembers } from "@heddle/control/audit/cloud-event";
+import { cloudEvent } from "@heddle/control/audit/cloud-event";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { ReadLeaves } from "@heddle/event-store/log/begin-at";
 import { EventStore, type EventStoreOptions } from "@heddle/event-store/log/event-store";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { sealMembers } from "./sealed-members.ts";
+import { sealerOf } from "./sealed-members.ts";
 
 /** Events that may wait for the disk before commands are applied more slowly. */
 const MAX_PENDING_BYTES = 8 * 2 ** 20;
@@ -110,12 +110,12 @@ export class EventLogWriter {
     const first = this.#count - derived.length;
     // Behind: the catch-up fetches these too.
     if (first > this.#next) return;
+    const { origin } = this;
+    const sealer = sealerOf(origin);
     const entries: Uint8Array[] = [];
     for (let ordinal = this.#next - first; ordinal < derived.length; ordinal++) {
-      const { origin } = this;
       const sequence = first + ordinal;
-      const seal: SealMembers = (...sealed) => sealMembers({ sequence, origin }, ...sealed);
-      const place = { index, ordinal, sequence, recordedMs, origin, seal };
+      const place = { index, ordinal, sequence, recordedMs, origin, seal: sealer(sequence) };
       entries.push(Buffer.from(cloudEvent(derived[ordinal]!, place)));
     }
     if (entries.length > 0) this.#append(entries);

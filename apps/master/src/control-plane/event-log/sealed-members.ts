@@ -6,7 +6,7 @@ import {
   type KeyObject,
 } from "node:crypto";
 import type { LogEvent } from "@heddle/contracts/api/events/log";
-import type { SealRole } from "@heddle/control/audit/cloud-event";
+import type { SealMembers, SealRole } from "@heddle/control/audit/cloud-event";
 
 // Personal members of an event, encrypted by AES-256-GCM under the key of their subject. Every master
 // must write the same bytes, so the nonce is the event's place, which no other event of the log has.
@@ -25,16 +25,20 @@ const TAG_BYTES = 16;
 const UTF8 = 0;
 const UTF16 = 1;
 
-/** The members in base64. */
-export function sealMembers(
-  place: SealPlace,
-  members: object,
-  role: SealRole,
-  key: string,
-): string {
-  const cipher = createCipheriv("aes-256-gcm", keyOf(key, place), nonceOf(role, place));
-  const parts = [cipher.update(encoded(JSON.stringify(members))), cipher.final()];
-  return Buffer.concat([...parts, cipher.getAuthTag()]).toString("base64");
+/**
+ * Encrypts the members of some events of a log, by the sequence of each, into base64. A key is derived
+ * once, and forgotten with the function.
+ */
+export function sealerOf(origin: string): (sequence: number) => SealMembers {
+  const keys = new Map<string, KeyObject>();
+  return (sequence) => (members, role, key) => {
+    const place = { sequence, origin };
+    const derived = keys.get(key) ?? keyOf(key, place);
+    keys.set(key, derived);
+    const cipher = createCipheriv("aes-256-gcm", derived, nonceOf(role, place));
+    const parts = [cipher.update(encoded(JSON.stringify(members))), cipher.final()];
+    return Buffer.concat([...parts, cipher.getAuthTag()]).toString("base64");
+  };
 }
 
 /** Undefined where the key is another one, or the bytes were changed. */

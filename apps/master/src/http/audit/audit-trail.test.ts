@@ -56,6 +56,17 @@ test("recorded calls: 256 make a command at once, fewer wait", async () => {
   expect(trail.counts.dropped).toBe(0);
 });
 
+test("recorded calls: those that come while a command is sent gather too", async () => {
+  const control = new UnsureControl();
+  const trail = trailOn(control);
+  for (let i = 0; i < 2_600; i++) {
+    trail.record(record("access"));
+    if (i % 10 === 0) await new Promise(setImmediate);
+  }
+  await eventually(() => trail.counts.recorded === 2_600);
+  expect(control.proposed.length).toBeLessThanOrEqual(11);
+});
+
 test("recorded calls: a command of unknown outcome is sent again and applied once", async () => {
   const control = new UnsureControl();
   control.faults.push("before", "after");

@@ -95,16 +95,22 @@ export class AuditTrail implements OnApplicationShutdown {
     }
   }
 
+  get #hasSome(): boolean {
+    return this.#waiting.length > 0 || this.#dropped > 0;
+  }
+
   #send(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#sending ??= this.#sendAll().finally(() => {
       this.#sending = undefined;
+      if (this.#hasSome && !this.#isClosed) this.#sendSoon();
     });
   }
 
+  /** Sends a command, and more while they are full: what came since then gathers again. */
   async #sendAll(): Promise<void> {
-    while (this.#waiting.length > 0 || this.#dropped > 0) {
+    while (this.#hasSome) {
       const records = this.#waiting.splice(0, MAX_RECORDS);
       const dropped = this.#dropped;
       const command = this.#command(records, dropped);
@@ -117,6 +123,7 @@ export class AuditTrail implements OnApplicationShutdown {
       }
       this.#dropped -= dropped;
       this.counts.recorded += records.length;
+      if (this.#waiting.length < MAX_RECORDS && !this.#isClosed) return;
     }
   }
 
