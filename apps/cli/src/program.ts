@@ -128,6 +128,7 @@ function addUp(program: Command, lazy: Lazy): void {
     .option("--artifacts-replica <place>", "DIR or s3://BUCKET/PREFIX for copies of job artifacts")
     .option("--device <device>", "device for models: cpu or a GPU index (default: cpu)")
     .option("--plugins <files>", "comma-separated plugins: files, folders, packages, lists (.json)")
+    .option("--executor <plugin.name>", "executor of a plugin for tasks (default: process)")
     .option("--task-users <range>", "user ids for tasks, for example 200000-200999, or own")
     .option(
       "--task-isolation <kind>",

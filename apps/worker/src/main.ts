@@ -15,6 +15,9 @@ import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { readOtlpMetrics, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";
+import { exposePluginMetrics } from "@heddle/plugin-kit/host/plugin-metrics";
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
+import type { Registry } from "prom-client";
 import { pullAccess } from "./artifacts/object-source.ts";
 import { POD_FLAGS, readPodSettings } from "./config/pod-settings.ts";
 import { readSlurmSettings, SLURM_FLAGS } from "./config/slurm-settings.ts";
@@ -22,7 +25,6 @@ import { llamaPorts } from "./inference/llama-ports.ts";
 import { pluginEngines } from "./inference/plugin-engines.ts";
 import { readUpstreams } from "./inference/upstream-config.ts";
 import { withUpstreams } from "./inference/upstream-ports.ts";
-import { pluginsOf } from "./tasks/worker-plugins.ts";
 import { startWorker } from "./worker.ts";
 
 /** The worker's own flags: the cache and hosts of weights, and the engines' defaults. */
@@ -63,9 +65,9 @@ async function start() {
     ...pullAccess(weightsHosts),
   });
   const offer = readOffer(extra);
-  const engines = await pluginEngines(pluginsOf(offer, log), log);
+  const plugins = await PluginSet.start(offer.plugins ?? [], process.cwd(), log, "worker");
   // The administrator's own commands go before.
-  const commands = new Map([...engines, ...upstreams.commands]);
+  const commands = new Map([...pluginEngines(plugins), ...upstreams.commands]);
   const ports = withUpstreams(llama, { ...upstreams, commands });
   const version = String(JSON.parse(manifest).version);
   const { keyFiles } = upstreams;
@@ -79,9 +81,13 @@ async function start() {
   const asked = { endpoint: extra["otlp-endpoint"], ...service };
   await startTracing(readOtlpSettings(asked, process.env));
   const otlp = readOtlpMetrics(asked, process.env);
-  const worker = await startWorker(options, ports, log);
-  const node = await withMetrics("worker", worker, { ...metrics, otlp, log });
-  const close = (drainMs: number) => node.close(drainMs).finally(stopTracing);
+  const worker = await startWorker(options, ports, log, plugins);
+  const expose = (registry: Registry) => exposePluginMetrics(registry, plugins);
+  const node = await withMetrics("worker", worker, { ...metrics, otlp, log, expose });
+  const close = async (drainMs: number) => {
+    await node.close(drainMs).finally(stopTracing);
+    plugins.close();
+  };
   return { ...node, close };
 }
 

@@ -1,17 +1,19 @@
 import { runNode } from "@heddle/node-agent/run-node";
 import { createLogger } from "@heddle/observability/logger";
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { startWorker } from "../dist/worker.js";
 import { scriptedPorts } from "./scripted-ports.ts";
 
 /**
  * A whole worker process for tests, with the scripted engine in place of a model. Its one argument
- * is JSON: dataDirectory, masters, clusterToken, name.
+ * is JSON: dataDirectory, masters, clusterToken, name. Of its plugins only an executor is started.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}");
+const { plugins = [], executor } = settings;
 const log = createLogger({ service: "worker", level: "info" });
 
 await runNode(
-  () =>
+  async () =>
     startWorker(
       {
         grpcHost: "127.0.0.1",
@@ -26,6 +28,7 @@ await runNode(
       },
       scriptedPorts,
       log,
+      executor && (await PluginSet.start(plugins, process.cwd(), log, "worker")),
     ),
   log,
 );

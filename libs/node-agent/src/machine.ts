@@ -27,9 +27,9 @@ export interface MachineOptions {
   readonly memoryBytes?: number | undefined;
 }
 
-/** The resources for tasks in Kubernetes or Slurm. */
+/** The resources for tasks in Kubernetes or a batch system, whose id it has. */
 export interface PlaceOffer {
-  readonly id: "pods" | "slurm";
+  readonly id: string;
   /** Absent: the machine's own. */
   readonly gpus: readonly Gpu[] | undefined;
   readonly cpuMilli: number;

@@ -18,6 +18,8 @@ type MetricsPlace = ReadFlags["metrics"] & {
   /** Where they are sent too. */
   readonly otlp?: OtlpMetricsSettings | undefined;
   readonly log: Pick<Log, "warn">;
+  /** Adds metrics of its own. */
+  readonly expose?: (registry: Registry) => void;
 };
 
 /**
@@ -27,10 +29,11 @@ type MetricsPlace = ReadFlags["metrics"] & {
 export async function withMetrics(
   service: string,
   node: RunningNode,
-  { host, port, otlp, log }: MetricsPlace,
+  { host, port, otlp, log, expose }: MetricsPlace,
 ): Promise<RunningNode> {
   const registry = createRegistry(service);
   exposeNodeMetrics(registry, node);
+  expose?.(registry);
   const server = createServer(
     { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
     (request, response) => void answer(request, response, registry),

@@ -20,6 +20,10 @@ export const OFFER_FLAGS = {
   checkpoints: ["DIR", "checkpoint directory (default: with the tasks)"],
   "task-log-mib": ["MIB", "maximum log size per stream of a task, in MiB"],
   plugins: ["PLACE,...", "plugins: files, folders, packages, lists of them (.json)"],
+  executor: [
+    "KIND",
+    "process, pod, slurm, or PLUGIN.NAME of a plugin: what tasks run as, and with pod models (default: process)",
+  ],
   "artifacts-mib": ["MIB", "maximum total size of artifacts on this node, in MiB"],
   "artifacts-hours": ["HOURS", "retention of artifacts, in hours"],
   "artifacts-replica": [
@@ -63,6 +67,8 @@ export interface WorkerOffer {
   readonly checkpointDirectory?: string | undefined;
   /** Plugins: files, folders, packages, and lists of them; absent for none. */
   readonly plugins?: readonly string[] | undefined;
+  /** What tasks run as; absent: processes and containers of this machine. */
+  readonly executor?: string | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
   /** Bounds of ended tasks' artifacts: total bytes and age. */
@@ -105,6 +111,7 @@ export function readOffer(flags: Readonly<Record<string, string | undefined>>): 
     maxTasks: number("max-tasks", MAX_TASKS),
     checkpointDirectory: flags["checkpoints"] && resolve(flags["checkpoints"]),
     plugins: listOf("plugins", flags["plugins"] ?? "", /^.{1,4096}$/),
+    executor: executorOf(flags["executor"], flags["plugins"]),
     maxLogBytes: logMib && logMib * 2 ** 20,
     artifactReplica: replicaPlace(flags["artifacts-replica"]),
     maxArtifactBytes: artifactsMib && artifactsMib * 2 ** 20,
@@ -130,6 +137,21 @@ function parseTaskUsers(text: string | undefined): UserRange | "own" | undefined
     return range;
   const message = `--task-users takes FIRST-LAST or one user id, as 200000-200999, or \`own\`, not ${text}`;
   throw new AppError("invalid_value", message);
+}
+
+function executorOf(text: string | undefined, plugins = ""): string | undefined {
+  if (text === undefined || /^(process|pod|slurm)$/.test(text)) return text;
+  if (!isPluginExecutor(text)) {
+    const message = `--executor takes process, pod, slurm or PLUGIN.NAME, not ${text.slice(0, 200)}`;
+    throw new AppError("invalid_value", message);
+  }
+  if (plugins !== "") return text;
+  throw new AppError("invalid_value", `--executor ${text} is of a plugin: add --plugins`);
+}
+
+/** Whether it is of the form PLUGIN.NAME. */
+export function isPluginExecutor(text = ""): boolean {
+  return text.length <= 257 && /^[A-Za-z0-9][\w.-]*\.[A-Za-z0-9][\w.-]*$/.test(text);
 }
 
 function nameOf(flag: string, text = ""): string {

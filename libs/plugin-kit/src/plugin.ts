@@ -6,6 +6,7 @@ import type { PluginBlock } from "./points/blocks.ts";
 import type { CommandVerb } from "./points/commands.ts";
 import type { PluginEngine } from "./points/engines.ts";
 import type { EventSink } from "./points/events.ts";
+import type { PluginExecutor } from "./points/executors.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "./points/jobs.ts";
 import type { ConsolePanel } from "./points/panels.ts";
 import type { PluginRoute } from "./points/routes.ts";
@@ -25,6 +26,7 @@ export const CAPABILITIES = [
   "blocks",
   "console",
   "engines",
+  "executors",
 ] as const;
 
 export type Capability = (typeof CAPABILITIES)[number];
@@ -76,6 +78,7 @@ export interface PluginApi<Config = unknown> {
   };
   readonly console: { add(panel: ConsolePanel): void };
   readonly engines: { add(engine: PluginEngine): void };
+  readonly executors: { add(executor: PluginExecutor): void };
   /** For algorithms: only in trainers. */
   readonly toolkit: PluginToolkit;
 }

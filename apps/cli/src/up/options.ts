@@ -57,6 +57,7 @@ export interface UpFlags {
   readonly profile?: string;
   readonly simulateGpus?: string;
   readonly plugins?: string;
+  readonly executor?: string;
   readonly taskUsers?: string;
   readonly taskIsolation?: string;
   readonly taskWritable?: string;
@@ -149,8 +150,9 @@ function workerFlags(flags: UpFlags): string[] {
     "max-tasks": flags.maxTasks,
     "memory-mib": flags.workerMemory,
     "artifacts-replica": replicaPlace(flags.artifactsReplica),
+    executor: flags.executor,
   } as const satisfies Partial<Record<keyof typeof OFFER_FLAGS, string | undefined>>;
-  readOffer(offer);
+  readOffer({ ...offer, plugins: flags.plugins });
   const passed = {
     ...offer,
     device: readDevice(flags.device),

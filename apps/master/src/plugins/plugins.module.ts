@@ -1,5 +1,7 @@
 import { join } from "node:path";
 import type { Logger } from "@heddle/observability/logger";
+import { ReadMetric } from "@heddle/observability/read-metric";
+import { exposePluginMetrics } from "@heddle/plugin-kit/host/plugin-metrics";
 import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import {
   Global,
@@ -13,7 +15,6 @@ import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
 import type { MasterConfig } from "../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { type DeliveryOptions, EventDelivery } from "./event-delivery.ts";
-import { exposePluginMetrics } from "./plugin-metrics.ts";
 
 function deliveriesOf(
   plugins: PluginSet,
@@ -24,6 +25,17 @@ function deliveriesOf(
       const file = join(folder, `${plugin.name}.${sink.name}.position`);
       return new EventDelivery({ ...shared, plugin, sink, file });
     }),
+  );
+}
+
+function exposeLag(registry: Registry, deliveries: readonly EventDelivery[]): void {
+  const lag = {
+    name: "heddle_plugin_sink_lag",
+    type: "gauge",
+    help: "Events that a sink lacks.",
+  } as const;
+  new ReadMetric(registry, lag, () =>
+    deliveries.map(({ plugin, sink, lag: value }) => ({ labels: { plugin, sink }, value })),
   );
 }
 
@@ -54,7 +66,8 @@ export class PluginsModule implements OnApplicationBootstrap, OnApplicationShutd
     this.#plugins = plugins;
     const folder = join(dataDirectory, "plugins");
     this.#deliveries = events ? deliveriesOf(plugins, { store: events.store, folder, log }) : [];
-    exposePluginMetrics(registry, plugins, this.#deliveries);
+    exposePluginMetrics(registry, plugins);
+    exposeLag(registry, this.#deliveries);
   }
 
   onApplicationBootstrap(): void {

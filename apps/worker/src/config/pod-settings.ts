@@ -3,10 +3,6 @@ import type { FlagHelp } from "@heddle/node-agent/node-flags";
 
 /** The flags of a worker that runs in Kubernetes, for tasks and models as Pods. */
 export const POD_FLAGS = {
-  executor: [
-    "KIND",
-    "process, pod or slurm: what tasks run as, and with pod models; pod needs Kubernetes (default: process)",
-  ],
   "pod-gpus": ["RESOURCE[=COUNT]", "resource of the device plugin for Pods, as nvidia.com/gpu"],
   "pod-gpu-claims": [
     "TEMPLATE=COUNT",
@@ -80,9 +76,7 @@ export function readPodSettings(
   const { executor = "process" } = flags;
   const takes = (flag: keyof typeof POD_FLAGS, what: string) =>
     new AppError("invalid_value", `--${flag} takes ${what}, not ${flags[flag]}`);
-  const isKnown = ["process", "pod", "slurm"].includes(executor);
-  if (!isKnown) throw takes("executor", "process, pod or slurm");
-  const given = Object.keys(POD_FLAGS).find((flag) => flag !== "executor" && flags[flag]);
+  const given = Object.keys(POD_FLAGS).find((flag) => flags[flag]);
   if (executor !== "pod") {
     if (given === undefined) return undefined;
     throw new AppError("invalid_value", `--${given} is of tasks as Pods: add --executor pod`);

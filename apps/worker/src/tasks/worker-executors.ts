@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { WorkerOptions } from "../config/worker-options.ts";
+import { BatchExecutor } from "./batch/batch-executor.ts";
 import { ContainerExecutor } from "./containers/container-executor.ts";
 import type { Executor } from "./executors/executor.ts";
 import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
@@ -8,12 +9,11 @@ import { PodExecutor } from "./pods/pod-executor.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
-import { SlurmExecutor } from "./slurm/slurm-executor.ts";
 import type { TaskNode } from "./task-node.ts";
 import { pluginsOf } from "./worker-plugins.ts";
 
 const NOT_ISOLATED =
-  "tasks in Slurm run as this worker's user and could read its files and each other's: run the worker as a user of its own, and allow it with --task-isolation optional";
+  "run as this worker's user and could read its files and each other's: run the worker as a user of its own, and allow it with --task-isolation optional";
 
 /** The executors that this worker has found, and what it reports of them to the masters. */
 export class WorkerExecutors {
@@ -32,7 +32,7 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
-    { pods, slurm }: OuterPlaces,
+    { pods, batch, isClosed }: OuterPlaces,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
     const { isIsolationOptional } = options;
@@ -41,11 +41,14 @@ export class WorkerExecutors {
       const executor = await PodExecutor.find(pods, id, options.dataDirectory, log);
       return new WorkerExecutors("none", "", [executor]);
     }
-    if (slurm) {
-      if (isIsolationOptional !== true) throw new AppError("invalid_value", NOT_ISOLATED);
-      const executor = await SlurmExecutor.find(slurm, id, options.dataDirectory, log);
+    if (batch) {
+      if (isIsolationOptional !== true) {
+        throw new AppError("invalid_value", `tasks in ${batch.title} ${NOT_ISOLATED}`);
+      }
+      const executor = await BatchExecutor.find(batch, id, options.dataDirectory, log);
       return new WorkerExecutors("none", "", [executor]);
     }
+    if (isClosed) return new WorkerExecutors("none", "", []);
     const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
     log.info(CgroupBranch.words(branch), "how tasks are bounded");

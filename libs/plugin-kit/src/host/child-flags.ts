@@ -7,13 +7,14 @@ const HEDDLE = fileURLToPath(new URL("../../../../", import.meta.url));
 
 /**
  * Node's flags for a plugin's process. It may read its own files and packages and those that the
- * list names; it may start no processes and load no native code.
+ * list names; it loads no native code, and starts processes only where the list says so.
  */
 export function childFlags(entry: HostedEntry): string[] {
-  const { read, write, memoryMib } = entry;
+  const { read, write, memoryMib, processes } = entry;
   const readable = [HEDDLE, ...codeFolders(entry), ...read, ...write];
   return [
     "--permission",
+    ...(processes ? ["--allow-child-process"] : []),
     ...readable.map((path) => `--allow-fs-read=${asGiven(path)}`),
     ...write.map((path) => `--allow-fs-write=${asGiven(path)}`),
     `--max-old-space-size=${memoryMib}`,

@@ -3,6 +3,7 @@ import type { LoadedPlugin } from "../loading/load-plugin.ts";
 import { CAPABILITIES } from "../plugin.ts";
 import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
+import { jsonOf } from "./plugin-calls.ts";
 
 const text = z.string().max(4_096);
 const name = z.string().max(128);
@@ -45,6 +46,7 @@ export const pluginDescription = z.object({
   commands: z.array(z.object({ name, summary: text })).max(16),
   blocks: z.array(blockShape.extend({ config: jsonSchema })).max(16),
   engines: names,
+  executors: names,
   panels: z.array(z.object({ name, title: text, permission: text })).max(16),
 });
 
@@ -54,9 +56,17 @@ export type SinkDescription = PluginDescription["sinks"][number];
 export type RouteDescription = z.output<typeof routeDescription>;
 
 const DEFAULT_TIMEOUT_MS = 10_000;
+/** Of all its schemas together, which become part of the OpenAPI document. */
+const MAX_CHARACTERS = 4_194_304;
 
-/** Describes what a plugin has added. Throws where a schema has no JSON Schema. */
+/** Describes what a plugin has added. Throws where a schema has no JSON Schema, or is too large. */
 export function describePlugin(loaded: LoadedPlugin): PluginDescription {
+  const description = descriptionOf(loaded);
+  jsonOf(description, "what it adds", MAX_CHARACTERS);
+  return description;
+}
+
+function descriptionOf(loaded: LoadedPlugin): PluginDescription {
   const { plugin, source, capabilities, registry } = loaded;
   return {
     name: plugin.name,
@@ -64,7 +74,7 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     capabilities: [...capabilities],
     digest: source.digest,
     config: plugin.config && jsonSchemaOf(plugin.config, "input"),
-    routes: [...registry.routes].map(([key, route]) => describeRoute(key, route)),
+    routes: [...registry.routes].map(([key, route]) => describeRoute(plugin.name, key, route)),
     admission: [...registry.admission.values()].map(({ name, onFailure = "refuse" }) => {
       return { name, onFailure };
     }),
@@ -78,6 +88,7 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
     commands: [...registry.commands.values()].map(({ name, summary }) => ({ name, summary })),
     blocks: [...registry.blocks.values()].map(describeBlock),
     engines: [...registry.engines.keys()],
+    executors: [...registry.executors.keys()],
     panels: [...registry.panels.values()].map(({ name, title, permission }) => {
       return { name, title, permission };
     }),
@@ -88,10 +99,12 @@ function describeBlock(block: PluginBlock): BlockDescription {
   return { ...blockShape.parse(block), config: jsonSchemaOf(block.config, "input") };
 }
 
-function describeRoute(key: string, route: PluginRoute): RouteDescription {
+function describeRoute(plugin: string, key: string, route: PluginRoute): RouteDescription {
   const { method, path, permission, summary, query, body, reply, events, timeoutMs } = route;
+  const own = (part: string, schema: z.ZodType, io: "input" | "output") =>
+    withId(`urn:heddle:${plugin}:${encodeURIComponent(key)}:${part}`, jsonSchemaOf(schema, io));
   const ofEvents = Object.entries(events ?? {}).map(([event, schema]) => {
-    return [event, jsonSchemaOf(schema, "output")] as const;
+    return [event, own(`events:${event}`, schema, "output")] as const;
   });
   return {
     key,
@@ -101,10 +114,15 @@ function describeRoute(key: string, route: PluginRoute): RouteDescription {
     summary,
     timeoutMs: timeoutMs ?? DEFAULT_TIMEOUT_MS,
     query: query && jsonSchemaOf(query, "output"),
-    body: body && jsonSchemaOf(body, "input"),
-    reply: reply && jsonSchemaOf(reply, "output"),
+    body: body && own("body", body, "input"),
+    reply: reply && own("reply", reply, "output"),
     events: events && Object.fromEntries(ofEvents),
   };
+}
+
+/** A schema that refers to itself is a resource of its own within a document. */
+function withId($id: string, schema: Record<string, unknown>): Record<string, unknown> {
+  return JSON.stringify(schema).includes('"$ref":"#') ? { $id, ...schema } : schema;
 }
 
 function jsonSchemaOf(schema: z.ZodType, io: "input" | "output"): Record<string, unknown> {

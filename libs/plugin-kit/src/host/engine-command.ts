@@ -19,8 +19,9 @@ export function engineCommand(orders: EngineOrders) {
   // Braces in it would be taken for places.
   const text = Buffer.from(JSON.stringify(orders)).toString("base64");
   return {
-    argv: [process.execPath, ...childFlags(orders.entry), PROGRAM, text, "{port}", "{model_file}"],
-    env: { PLUGIN_ENGINE_KEY: "{api_key}" },
+    argv: [process.execPath, ...childFlags(orders.entry), PROGRAM, "{port}", "{model_file}"],
+    // Every user of the machine sees the arguments, and settings may be secrets.
+    env: { PLUGIN_ENGINE_KEY: "{api_key}", PLUGIN_ENGINE_ORDERS: text },
     path: "/v1",
     startTimeoutMs: START_TIMEOUT_MS,
   };

@@ -3,12 +3,13 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
 import { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
 import { afterAll, expect, test, vi } from "vitest";
 import { readPluginSetting } from "../loading/plugin-list.ts";
 import { findSource } from "../loading/plugin-source.ts";
-import type { RouteCall } from "./plugin-calls.ts";
+import type { PluginCall, RouteCall } from "./plugin-calls.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-plugins-"));
 const secret = mkdtempSync(join(tmpdir(), "heddle-secret-"));
@@ -39,7 +40,7 @@ function plugin(body: string, rest: Readonly<Record<string, unknown>> = {}, more
   writeFileSync(
     file,
     `import { definePlugin, refusal, z } from "heddle/plugin-kit";
-     import { readFileSync } from "node:fs";
+     import { closeSync, readFileSync, writeSync } from "node:fs";
      export default definePlugin({ ...${fields}, capabilities: ["routes"], ${more}
        setup({ routes, config, log }) { routes.add(${route}); } });`,
   );
@@ -54,7 +55,7 @@ async function start(file: string, settings: object = {}, pingMs?: number): Prom
   writeFileSync(list, JSON.stringify({ plugins: [{ from: file, ...settings }] }));
   const { entries, unreadable } = readPluginSetting([list], folder);
   expect(unreadable).toEqual([]);
-  const started = await HostedPlugin.start(entries[0]!, log, pingMs);
+  const started = await HostedPlugin.start(entries[0]!, log, { pingMs });
   running.push(started);
   return started;
 }
@@ -157,6 +158,12 @@ const TAMPERING = [
     "const print = () => { for (let i = 0; i < 1000; i++) console.log('x'.repeat(500)); setImmediate(print); }; print(); return { ok: true };",
   ],
   [
+    "writes no message to the descriptor of its messages",
+    "writeSync(3, Buffer.from([4, 0, 0, 0, 255, 255, 255, 255])); return { ok: true };",
+  ],
+  ["writes an endless message there", "for (;;) writeSync(3, Buffer.alloc(1e6, 255));"],
+  ["closes that descriptor", "closeSync(3); return { ok: true };"],
+  [
     "sends odd messages",
     "for (const type of ['result', 'item', 'end', 'failed', 'pong', 'x']) process.channel?.constructor; process.emit('message', { type: 'more', id: 99, count: 1e9 }); return { ok: true };",
   ],
@@ -164,7 +171,10 @@ const TAMPERING = [
     "removes the listeners of messages",
     "process.removeAllListeners('message'); return { ok: true };",
   ],
-  ["leaves its parent", "process.disconnect(); return { ok: true };"],
+  [
+    "ends all that it has open",
+    "for (const each of process._getActiveHandles()) each.destroy?.(); return { ok: true };",
+  ],
   [
     "replaces what others use",
     "Promise.prototype.then = () => {}; Map.prototype.get = () => undefined; return { ok: true };",
@@ -240,6 +250,46 @@ test("an end of a stream by the caller ends it in the plugin; a flood is bounded
   expect(Number(await sent())).toBe(first);
 });
 
+test("answers that are too large are faults of the call alone", async () => {
+  const file = join(folder, "large.mjs");
+  writeFileSync(
+    file,
+    `import { refusal, z } from "heddle/plugin-kit";
+     const large = (characters) => "x".repeat(characters);
+     export default { name: "large", version: "1", apiVersion: 1,
+       capabilities: ["routes", "admission", "blocks"], setup({ routes, admission, blocks }) {
+         const common = { method: "GET", permission: "public", summary: "Is large.", timeoutMs: 10_000 };
+         routes.add({ ...common, path: "/do", events: { n: z.string() },
+           async *handle() { yield { event: "n", data: large(1_000) }; yield { event: "n", data: large(300_000) }; } });
+         routes.add({ ...common, path: "/reply", reply: z.string(), handle: () => large(17_000_000) });
+         routes.add({ ...common, path: "/refusal", reply: z.string(),
+           handle: () => { throw refusal("conflict", large(9_000), large(9_000)); } });
+         admission.add({ name: "rule", review: () => ({ change: { labels: { a: large(2_000_000) } } }) });
+         blocks.add({ name: "block", version: 1, summary: "S.", config: z.object({}),
+           job: () => ({ command: large(2_000_000) }) });
+       } };`,
+  );
+  const plug = await start(file);
+  const stream = async () => {
+    for await (const text of plug.stream(CALL, { timeoutMs: 10_000 })) {
+      expect(text.length).toBeLessThan(2_000);
+    }
+  };
+  const ask = (call: PluginCall) => plug.call(call, { timeoutMs: 10_000 });
+  const submission = { caller: { id: "a", name: "a", project: "a" }, isDryRun: false };
+  const calls = [
+    stream(),
+    ask({ ...CALL, key: "GET /reply" }),
+    ask({ point: "admission", name: "rule", job: {} as never, submission }),
+    ask({ point: "block", name: "block", config: {}, inputs: [] }),
+  ];
+  for (const call of calls) await expect(call).rejects.toMatchObject({ code: "server_error" });
+  expect(plug.status()).toMatchObject({ state: "ready", faults: { threw: calls.length } });
+  const refused = await ask({ ...CALL, key: "GET /refusal" }).catch((error: AppError) => error);
+  expect(refused).toMatchObject({ code: "conflict", param: "x".repeat(200) });
+  expect((refused as AppError).message).toHaveLength(2_000);
+});
+
 const REFUSALS = [
   ["its apiVersion is 2, and this master has 1", () => plugin("", { apiVersion: 2 })],
   ["its name is ../x", () => plugin("", { name: "../x" })],
@@ -264,6 +314,15 @@ const REFUSALS = [
     "the route GET /console/p declares no permission",
     () => write('console.add({ name: "p", title: "P", show() {} });', '["console"]'),
   ],
+  [
+    "its `config` is not a schema of zod 4",
+    () => plugin("", {}, "config: { safeParse: () => ({ success: true }) },"),
+  ],
+  [
+    "the executor e has no function `list`",
+    () =>
+      write('executors.add({ name: "e", offer() {}, submit() {}, cancel() {} });', '["executors"]'),
+  ],
   ["there is no capability magic", () => write("", '["magic"]')],
 ] as const;
 
@@ -273,7 +332,7 @@ function write(setup: string, capabilities = '["routes"]'): string {
     setup.startsWith("import") || setup.startsWith("process") ? [setup, ""] : ["", setup];
   writeFileSync(
     file,
-    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes, console }) { ${body} } };`,
+    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes, console, executors }) { ${body} } };`,
   );
   return file;
 }

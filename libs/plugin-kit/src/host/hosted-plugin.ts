@@ -2,6 +2,7 @@ import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import type { HostedEntry } from "../loading/plugin-list.ts";
+import type { PluginHostKind } from "../plugin.ts";
 import {
   PLUGIN_FAULT_KINDS,
   type PluginBackend,
@@ -37,16 +38,37 @@ export interface PluginStatus {
   readonly memoryBytes: number;
 }
 
+/** A process that calls plugins. */
+export type PluginUser = Extract<PluginHostKind, "master" | "worker">;
+
+interface HostOptions {
+  /** By default a master. */
+  readonly kind?: PluginUser;
+  /** How often its process is asked whether it answers. */
+  readonly pingMs?: number | undefined;
+}
+
 interface CallOptions {
   readonly timeoutMs: number;
   /** Is given what ends the call when its caller is gone. */
   readonly onStart?: ((cancel: () => void) => void) | undefined;
 }
 
+type Additions = (description: PluginDescription) => readonly (readonly unknown[])[];
+
+/** What is called of a plugin in each kind of process; without any it needs no process. */
+const USED: Readonly<Record<PluginUser, Additions>> = {
+  master: ({ routes, admission, filters, scores, sinks, blocks }) => {
+    return [routes, admission, filters, scores, sinks, blocks];
+  },
+  worker: ({ executors }) => [executors],
+};
+
 /** One plugin of this process: starts it, bounds its calls, counts its faults, starts it again. */
 export class HostedPlugin {
   readonly entry: HostedEntry;
   readonly #log: Log;
+  readonly #kind: PluginUser;
   readonly #pingMs: number | undefined;
   readonly #backoff = new Backoff(RESTART);
   readonly #faults = Object.fromEntries(PLUGIN_FAULT_KINDS.map((kind) => [kind, 0])) as Record<
@@ -64,15 +86,20 @@ export class HostedPlugin {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
-  private constructor(entry: HostedEntry, log: Log, pingMs: number | undefined) {
+  private constructor(entry: HostedEntry, log: Log, { kind = "master", pingMs }: HostOptions) {
     this.entry = entry;
     this.#log = log;
+    this.#kind = kind;
     this.#pingMs = pingMs;
   }
 
-  /** Resolves when the plugin is loaded or refused. `pingMs` is how often its process is asked. */
-  static async start(entry: HostedEntry, log: Log, pingMs?: number): Promise<HostedPlugin> {
-    const plugin = new HostedPlugin(entry, log, pingMs);
+  /** Resolves when the plugin is loaded or refused. */
+  static async start(
+    entry: HostedEntry,
+    log: Log,
+    options: HostOptions = {},
+  ): Promise<HostedPlugin> {
+    const plugin = new HostedPlugin(entry, log, options);
     try {
       await plugin.#load();
     } catch (error) {
@@ -162,9 +189,10 @@ export class HostedPlugin {
     const log = (line: string) => this.#log.info({ plugin: this.name, line }, "a plugin's output");
     const backend =
       entry.isolation === "none"
-        ? await loadInline(entry, log)
+        ? await loadInline(entry, this.#kind, log)
         : await PluginProcess.start({
             entry,
+            kind: this.#kind,
             pingMs: this.#pingMs,
             log,
             onEnd: (kind, reason) => this.#onEnd(kind, reason),
@@ -183,9 +211,7 @@ export class HostedPlugin {
     this.#description = description;
     this.#reason = undefined;
     this.#startedMs = performance.now();
-    const { routes, admission, filters, scores, sinks, blocks } = description;
-    const used = [routes, admission, filters, scores, sinks, blocks];
-    const isUsed = used.some(({ length }) => length > 0);
+    const isUsed = USED[this.#kind](description).some(({ length }) => length > 0);
     this.#state = isUsed ? "ready" : "idle";
     if (isUsed) this.#backend = backend;
     else backend.close();
@@ -244,7 +270,7 @@ export class HostedPlugin {
     this.#log.warn({ plugin: this.name, detail }, "a plugin has thrown");
     return new AppError(
       "server_error",
-      `The plugin ${this.name} had an error; the master's log has it.`,
+      `The plugin ${this.name} had an error; the log of its process has it.`,
       {
         cause: thrown,
       },

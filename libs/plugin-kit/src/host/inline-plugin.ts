@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { loadPlugin } from "../loading/load-plugin.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
+import type { PluginHostKind } from "../plugin.ts";
 import { type PluginBackend, PluginFault } from "./backend.ts";
 import type { CallLimit } from "./call-limit.ts";
 import { describePlugin } from "./description.ts";
@@ -9,9 +10,10 @@ import { callErrorOf, callRefusal, PluginCalls } from "./plugin-calls.ts";
 /** Loads a plugin into this process: no call crosses to another, and nothing contains its code. */
 export async function loadInline(
   entry: HostedEntry,
+  kind: PluginHostKind,
   log: (line: string) => void,
 ): Promise<PluginBackend> {
-  const loaded = await loadPlugin(entry, { kind: "master", log });
+  const loaded = await loadPlugin(entry, { kind, log });
   const calls = new PluginCalls(loaded.registry);
   const attributed = (thrown: unknown): Error => {
     const error = callErrorOf(thrown);

@@ -1,10 +1,13 @@
-import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
+import type { HostedEntry } from "../loading/plugin-list.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import type { CallError, PluginCall } from "./plugin-calls.ts";
 
+/** The descriptor of a plugin's process for messages. */
+export const MESSAGES_FD = 3;
+
 /** To a plugin's process. */
 export type ToPlugin =
-  | { readonly type: "load"; readonly entry: PluginEntry; readonly kind: PluginHostKind }
+  | { readonly type: "load"; readonly entry: HostedEntry; readonly kind: PluginHostKind }
   | { readonly type: "call"; readonly id: number; readonly call: PluginCall }
   /** A call whose answer is a stream; `more` asks for its next items. */
   | { readonly type: "stream"; readonly id: number; readonly call: PluginCall }

@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { Registry } from "../loading/registry.ts";
 import { type BlockJob, blockJob } from "../points/blocks.ts";
 import type { SinkEvent } from "../points/events.ts";
+import { type ExecutorQuestion, executorJobs, executorOffer } from "../points/executors.ts";
 import type {
   AdmissionAnswer,
   AdmittedJob,
@@ -52,7 +53,19 @@ interface BlockCall {
   readonly inputs: readonly string[];
 }
 
-export type PluginCall = RouteCall | AdmissionCall | NodesCall | EventsCall | BlockCall;
+interface ExecutorCall {
+  readonly point: "executor";
+  readonly name: string;
+  readonly question: ExecutorQuestion;
+}
+
+export type PluginCall =
+  | RouteCall
+  | AdmissionCall
+  | NodesCall
+  | EventsCall
+  | BlockCall
+  | ExecutorCall;
 
 /** For each job of the call: the nodes that are excluded, and the scores, by position. */
 export type NodesAnswer = readonly {
@@ -66,8 +79,10 @@ interface CallSignal {
   readonly isOver: boolean;
 }
 
-/** Characters of an answer. */
+/** Characters of a route's answer, of an event of a stream, and of what becomes part of a job. */
 const MAX_ANSWER_CHARACTERS = 16_777_216;
+const MAX_EVENT_CHARACTERS = 262_144;
+const MAX_JOB_CHARACTERS = 1_048_576;
 
 /** Runs calls on what a plugin has added: in its own process, or in the master's. */
 export class PluginCalls {
@@ -77,12 +92,13 @@ export class PluginCalls {
     this.#registry = registry;
   }
 
-  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer, a BlockJob. */
+  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer, a BlockJob, of executors. */
   async call(call: PluginCall, limit: CallSignal): Promise<unknown> {
     if (call.point === "route") return this.#answer(call, limit);
     if (call.point === "admission") return this.#review(call);
     if (call.point === "events") return this.#deliver(call);
     if (call.point === "block") return this.#job(call);
+    if (call.point === "executor") return this.#execute(call);
     return this.#nodes(call);
   }
 
@@ -90,7 +106,7 @@ export class PluginCalls {
     const route = this.#route(call.key);
     const value = await route.handle(requestOf(route, call, limit));
     if (!route.reply) return "";
-    return jsonOf(checked(route.reply, value, "its answer"), "its answer");
+    return jsonOf(checked(route.reply, value, "its answer"), "its answer", MAX_ANSWER_CHARACTERS);
   }
 
   /** The events of a stream as text, until it ends or the signal aborts. */
@@ -107,7 +123,8 @@ export class PluginCalls {
       if (!schema)
         throw new Error(`it gives the event ${String(event)}, which it does not declare`);
       const what = `its event ${event}`;
-      yield `event: ${event}\ndata: ${jsonOf(checked(schema, data, what), what)}\n\n`;
+      const json = jsonOf(checked(schema, data, what), what, MAX_EVENT_CHARACTERS);
+      yield `event: ${event}\ndata: ${json}\n\n`;
     }
   }
 
@@ -121,7 +138,8 @@ export class PluginCalls {
     const rule = this.#registry.admission.get(name);
     if (!rule) throw new Error(`there is no admission rule ${name}`);
     const answer: unknown = await rule.review(job, submission);
-    return answer === undefined ? undefined : checked(admissionAnswer, answer, "its answer");
+    if (answer === undefined) return undefined;
+    return partOfJob(checked(admissionAnswer, answer, "its answer"), "its answer");
   }
 
   async #deliver({ name, events }: EventsCall): Promise<void> {
@@ -134,7 +152,25 @@ export class PluginCalls {
     const block = this.#registry.blocks.get(name);
     if (!block) throw new Error(`there is no block ${name}`);
     const parsed = validate(block.config, config);
-    return checked(blockJob, await block.job({ config: parsed, inputs }), "its job") as BlockJob;
+    const job = checked(blockJob, await block.job({ config: parsed, inputs }), "its job");
+    return partOfJob(job as BlockJob, "its job");
+  }
+
+  async #execute({ name, question }: ExecutorCall): Promise<unknown> {
+    const executor = this.#registry.executors.get(name);
+    if (!executor) throw new Error(`there is no executor ${name}`);
+    switch (question.ask) {
+      case "offer":
+        return checked(executorOffer, await executor.offer(), "its offer");
+      case "list":
+        return checked(executorJobs, await executor.list(question.prefix), "its list");
+      case "submit":
+        await executor.submit(question.job);
+        return undefined;
+      case "cancel":
+        await executor.cancel(question.job);
+        return undefined;
+    }
   }
 
   #nodes({ jobs, nodes }: NodesCall): NodesAnswer {
@@ -187,11 +223,17 @@ function checked<Schema extends z.ZodType>(schema: Schema, value: unknown, what:
   );
 }
 
-function jsonOf(value: unknown, what: string): string {
+/** A copy of it: only data crosses. */
+function partOfJob<Part>(part: Part, what: string): Part {
+  return JSON.parse(jsonOf(part, what, MAX_JOB_CHARACTERS)) as Part;
+}
+
+/** Throws where it has no JSON, or more characters than it may. */
+export function jsonOf(value: unknown, what: string, max: number): string {
   const text = JSON.stringify(value);
   if (text === undefined) throw new Error(`${what} has no JSON`);
-  if (text.length <= MAX_ANSWER_CHARACTERS) return text;
-  throw new Error(`${what} has ${text.length} characters, more than ${MAX_ANSWER_CHARACTERS}`);
+  if (text.length <= max) return text;
+  throw new Error(`${what} has ${text.length} characters, more than ${max}`);
 }
 
 function finite(name: string, value: unknown): number {
@@ -209,13 +251,19 @@ export interface CallError {
 }
 
 const MAX_MESSAGE_CHARACTERS = 2_000;
+const MAX_PARAM_CHARACTERS = 200;
 
 export function callErrorOf(thrown: unknown): CallError {
   const { message, stack } = thrown instanceof Error ? thrown : { message: String(thrown) };
   if (!isRefusal(thrown)) return { message: (stack ?? message).slice(0, MAX_MESSAGE_CHARACTERS) };
   const { code, param, cause } = thrown;
   const faults = cause instanceof RequestFaults ? cause.faults : undefined;
-  return { code, param, message: message.slice(0, MAX_MESSAGE_CHARACTERS), faults };
+  return {
+    code,
+    param: param === undefined ? undefined : String(param).slice(0, MAX_PARAM_CHARACTERS),
+    message: String(message).slice(0, MAX_MESSAGE_CHARACTERS),
+    faults,
+  };
 }
 
 /** Also an error of another copy of the kit. */

@@ -6,9 +6,9 @@ import { EngineServer } from "./engine-server.ts";
 
 // The process of one engine of a plugin. A worker starts it, asks it, and ends it.
 
-const [orders = "", port = "", modelFile = ""] = process.argv.slice(2);
+const [port = "", modelFile = ""] = process.argv.slice(2);
+const { PLUGIN_ENGINE_KEY: apiKey = "", PLUGIN_ENGINE_ORDERS: orders = "", ...env } = process.env;
 const { entry, engine } = JSON.parse(Buffer.from(orders, "base64").toString()) as EngineOrders;
-const { PLUGIN_ENGINE_KEY: apiKey = "", ...env } = process.env;
 process.env = pluginEnvironment(env);
 
 const log = (message: string) => void process.stderr.write(`${message}\n`);

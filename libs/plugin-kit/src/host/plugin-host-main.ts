@@ -1,24 +1,27 @@
+import { Socket } from "node:net";
 import { loadPlugin } from "../loading/load-plugin.ts";
 import { describePlugin } from "./description.ts";
-import type { FromPlugin, ToPlugin } from "./messages.ts";
+import { MessageSocket } from "./message-socket.ts";
+import { type FromPlugin, MESSAGES_FD, type ToPlugin } from "./messages.ts";
 import { callErrorOf, PluginCalls, type RouteCall } from "./plugin-calls.ts";
 
 // The process of one plugin. Its parent starts it, asks it, and ends it.
 
-const toParent = process.send?.bind(process);
-if (!toParent) throw new Error("this program is started by a process of Heddle");
-const send = (message: FromPlugin): void => {
-  toParent(message);
-};
-// Plugins have no way to the parent but their answers, and end no process but this one.
-process.send = undefined as never;
+const socket = new Socket({ fd: MESSAGES_FD });
+const messages = new MessageSocket<ToPlugin, FromPlugin>(socket);
+const send = (message: FromPlugin): void => messages.send(message);
+// Plugins end no process but this one, and those that they may start.
 const kill = process.kill.bind(process);
-process.kill = ((pid: number) => {
+/** Whether it may start programs, and so end them. */
+let startsProcesses = false;
+process.kill = ((...given: Parameters<typeof kill>) => {
+  const [pid] = given;
   if (pid === process.pid) process.exit(1);
+  if (startsProcesses) return kill(...given);
   throw new Error("a plugin may not send signals to other processes");
 }) as typeof process.kill;
 // Without its parent it must end, whatever handlers of the plugin would do at an exit.
-process.once("disconnect", () => kill(process.pid, "SIGKILL"));
+socket.once("close", () => kill(process.pid, "SIGKILL"));
 
 /** Ends a call when the parent says so. */
 class Cancellation {
@@ -42,7 +45,7 @@ const running = new Map<number, Cancellation>();
 /** What streams wait for: the number of items that may be sent, and who waits for more. */
 const credits = new Map<number, { count: number; wake: () => void }>();
 
-process.on("message", (message: ToPlugin) => {
+messages.onMessage = (message) => {
   switch (message.type) {
     case "load":
       void load(message);
@@ -66,7 +69,7 @@ process.on("message", (message: ToPlugin) => {
     case "ping":
       send({ type: "pong", memoryBytes: process.memoryUsage.rss() });
   }
-});
+};
 
 /** Lets a stream send so many more items; it also looks whether it was cancelled. */
 function grant(id: number, count: number): void {
@@ -77,6 +80,7 @@ function grant(id: number, count: number): void {
 }
 
 async function load({ entry, kind }: Extract<ToPlugin, { type: "load" }>): Promise<void> {
+  startsProcesses = entry.processes;
   try {
     const log = (message: string) => void process.stdout.write(`${message}\n`);
     const loaded = await loadPlugin(entry, { kind, log });

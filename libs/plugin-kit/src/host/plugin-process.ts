@@ -1,4 +1,5 @@
-import { type ChildProcess, fork } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
+import type { Socket } from "node:net";
 import { setPriority } from "node:os";
 import { extname } from "node:path";
 import type { Readable } from "node:stream";
@@ -6,11 +7,13 @@ import { fileURLToPath } from "node:url";
 import { Channel } from "@heddle/base/channel";
 import { AppError } from "@heddle/base/errors";
 import type { HostedEntry } from "../loading/plugin-list.ts";
+import type { PluginHostKind } from "../plugin.ts";
 import { type PluginBackend, PluginFault, type PluginFaultKind } from "./backend.ts";
 import type { CallLimit } from "./call-limit.ts";
 import { childFlags, pluginEnvironment } from "./child-flags.ts";
 import { type PluginDescription, pluginDescription } from "./description.ts";
-import type { FromPlugin, ToPlugin } from "./messages.ts";
+import { MessageSocket } from "./message-socket.ts";
+import { type FromPlugin, MESSAGES_FD, type ToPlugin } from "./messages.ts";
 import { type CallError, callRefusal, type PluginCall, type RouteCall } from "./plugin-calls.ts";
 
 const PROGRAM = fileURLToPath(
@@ -22,6 +25,7 @@ const PING_MS = 1_000;
 /** Pings without an answer after which its loop counts as blocked. */
 const MISSED_PINGS = 5;
 const NICENESS = 5;
+const NO_MESSAGE = "what it wrote to the descriptor of its messages is none";
 /** Events of a stream on their way. */
 const CREDITS = 32;
 const LINE_CHARACTERS = 2_000;
@@ -30,11 +34,21 @@ const LINES_PER_SECOND = 50;
 
 export interface PluginProcessOptions {
   readonly entry: HostedEntry;
+  readonly kind: PluginHostKind;
   /** How often the process is asked whether it answers. */
   readonly pingMs: number | undefined;
   log(line: string): void;
   /** Called once, when the process has ended other than by `close`. */
   onEnd(kind: PluginFaultKind, reason: string): void;
+}
+
+type Messages = MessageSocket<FromPlugin, ToPlugin>;
+
+/** A process that was started, and its output. */
+interface Started {
+  readonly child: ChildProcess;
+  readonly messages: Messages;
+  readonly errors: ErrorOutput;
 }
 
 interface PendingCall {
@@ -46,6 +60,7 @@ interface PendingCall {
 export class PluginProcess implements PluginBackend {
   readonly description: PluginDescription;
   readonly #child: ChildProcess;
+  readonly #messages: Messages;
   readonly #errors: ErrorOutput;
   readonly #calls = new Map<number, PendingCall>();
   readonly #streams = new Map<number, Channel<string>>();
@@ -60,13 +75,12 @@ export class PluginProcess implements PluginBackend {
 
   /** Starts the process and has it load the plugin. Rejects with the reason of a refusal. */
   static async start(options: PluginProcessOptions): Promise<PluginProcess> {
-    const { entry } = options;
-    const child = fork(PROGRAM, [], {
-      execArgv: childFlags(entry),
+    const { entry, kind } = options;
+    const child = spawn(process.execPath, [...childFlags(entry), PROGRAM], {
       env: pluginEnvironment(process.env),
-      serialization: "advanced",
-      stdio: ["ignore", "pipe", "pipe", "ipc"],
+      stdio: ["ignore", "pipe", "pipe", "pipe"],
     });
+    const messages: Messages = new MessageSocket(child.stdio[MESSAGES_FD] as Socket);
     yieldTo(child);
     const errors = new ErrorOutput();
     logLines(child.stdout, options.log);
@@ -75,8 +89,9 @@ export class PluginProcess implements PluginBackend {
       options.log(line);
     });
     try {
-      const description = await descriptionOf(child, entry, errors);
-      return new PluginProcess(child, description, errors, options);
+      const starting = { child, messages, errors };
+      const description = await descriptionOf(starting, { type: "load", entry, kind });
+      return new PluginProcess(starting, description, options);
     } catch (error) {
       child.kill("SIGKILL");
       throw error;
@@ -84,16 +99,17 @@ export class PluginProcess implements PluginBackend {
   }
 
   private constructor(
-    child: ChildProcess,
+    { child, messages, errors }: Started,
     description: PluginDescription,
-    errors: ErrorOutput,
     options: PluginProcessOptions,
   ) {
     this.#child = child;
+    this.#messages = messages;
     this.#errors = errors;
     this.description = description;
     this.#options = options;
-    child.on("message", (message) => this.#receive(message as FromPlugin));
+    messages.onMessage = (message) => this.#receive(message);
+    messages.onFault = ({ message }) => this.#end("exited", `${NO_MESSAGE}: ${message}`);
     child.once("exit", (code, signal) => this.#ended(code, signal));
     child.on("error", () => this.#end("exited", "its process could not be reached"));
     this.#pingMs = options.pingMs ?? PING_MS;
@@ -108,7 +124,8 @@ export class PluginProcess implements PluginBackend {
     return this.#memoryBytes;
   }
 
-  call(call: PluginCall, limit: CallLimit): Promise<unknown> {
+  async call(call: PluginCall, limit: CallLimit): Promise<unknown> {
+    this.#admit();
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
       let remove = () => {};
@@ -136,6 +153,7 @@ export class PluginProcess implements PluginBackend {
   }
 
   async *stream(call: RouteCall, limit: CallLimit): AsyncGenerator<string> {
+    this.#admit();
     const id = ++this.#lastId;
     const events = new Channel<string>(CREDITS);
     this.#streams.set(id, events);
@@ -159,6 +177,12 @@ export class PluginProcess implements PluginBackend {
   close(): void {
     this.#closed = true;
     this.#child.kill("SIGKILL");
+  }
+
+  #admit(): void {
+    if (!this.#messages.isFull) return;
+    const message = `The plugin ${this.description.name} does not read its calls.`;
+    throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
   }
 
   /** The plugin's messages may be anything: what does not belong is dropped. */
@@ -238,7 +262,7 @@ export class PluginProcess implements PluginBackend {
   }
 
   #send(message: ToPlugin): void {
-    if (this.#child.connected) this.#child.send(message, () => undefined);
+    this.#messages.send(message);
   }
 }
 
@@ -272,18 +296,18 @@ class ErrorOutput {
 
 /** What the loaded plugin says of itself. */
 function descriptionOf(
-  child: ChildProcess,
-  entry: HostedEntry,
-  errors: ErrorOutput,
+  { child, messages, errors }: Started,
+  load: ToPlugin,
 ): Promise<PluginDescription> {
   return new Promise((resolve, reject) => {
     const settle = (finish: () => void) => {
       clearTimeout(late);
-      child.off("message", onMessage).off("exit", onExit).off("error", onError);
+      child.off("exit", onExit).off("error", onError);
       finish();
     };
     const fail = (reason: string) => settle(() => reject(new Error(reason)));
-    const onMessage = (message: unknown) => {
+    messages.onFault = ({ message }) => fail(`${NO_MESSAGE}: ${message}`);
+    messages.onMessage = (message: unknown) => {
       const { type, reason, description } = (message ?? {}) as Record<string, unknown>;
       if (type === "refused") return fail(String(reason).slice(0, LINE_CHARACTERS));
       if (type !== "loaded") return;
@@ -298,9 +322,8 @@ function descriptionOf(
     };
     const onError = (error: Error) => fail(error.message);
     const late = setTimeout(() => fail(`it did not load within ${START_MS} ms`), START_MS);
-    child.on("message", onMessage).once("exit", onExit).once("error", onError);
-    const load: ToPlugin = { type: "load", entry, kind: "master" };
-    child.send(load, () => undefined);
+    child.once("exit", onExit).once("error", onError);
+    messages.send(load);
   });
 }
 

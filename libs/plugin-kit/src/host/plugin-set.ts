@@ -1,12 +1,13 @@
 import type { Log } from "@heddle/observability/logger";
 import { type HostedEntry, readPluginSetting } from "../loading/plugin-list.ts";
-import { HostedPlugin, type PluginStatus } from "./hosted-plugin.ts";
+import { HostedPlugin, type PluginStatus, type PluginUser } from "./hosted-plugin.ts";
 
 /** Plugins that load at once. */
 const LOADS = 4;
 
 /** All plugins of one process. None of them keeps the process from its start. */
 export class PluginSet {
+  static readonly EMPTY = new PluginSet([], []);
   readonly #plugins: readonly HostedPlugin[];
   readonly #unreadable: readonly PluginStatus[];
 
@@ -16,12 +17,18 @@ export class PluginSet {
   }
 
   /** Loads what the setting names; relative paths are of the folder. */
-  static async start(names: readonly string[], folder: string, log: Log): Promise<PluginSet> {
+  static async start(
+    names: readonly string[],
+    folder: string,
+    log: Log,
+    kind: PluginUser = "master",
+  ): Promise<PluginSet> {
     const { entries, unreadable } = readPluginSetting(names, folder);
     const plugins: HostedPlugin[] = [];
     for (let at = 0; at < entries.length; at += LOADS) {
       const some = entries.slice(at, at + LOADS);
-      plugins.push(...(await Promise.all(some.map((entry) => HostedPlugin.start(entry, log)))));
+      const start = (entry: HostedEntry) => HostedPlugin.start(entry, log, { kind });
+      plugins.push(...(await Promise.all(some.map(start))));
     }
     refuseRepeated(plugins);
     for (const { from, reason } of unreadable) {
@@ -33,6 +40,11 @@ export class PluginSet {
   /** Those that may serve, in their order. */
   get usable(): readonly HostedPlugin[] {
     return this.#plugins.filter(({ state }) => state === "ready" || state === "restarting");
+  }
+
+  /** Those that are not refused, whether or not they run in this process. */
+  get loaded(): readonly HostedPlugin[] {
+    return this.#plugins.filter(({ state }) => state !== "refused");
   }
 
   statuses(): readonly PluginStatus[] {

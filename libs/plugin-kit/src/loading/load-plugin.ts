@@ -99,6 +99,7 @@ function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): Pl
     blocks: { add: (block) => registry.addBlock(block as unknown as PluginBlock) },
     console: { add: (panel) => registry.addPanel(panel) },
     engines: { add: (engine) => registry.addEngine(engine) },
+    executors: { add: (executor) => registry.addExecutor(executor) },
     toolkit: host.toolkit ?? NO_TOOLKIT,
   };
 }

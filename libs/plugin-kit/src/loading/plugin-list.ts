@@ -32,6 +32,10 @@ const listed = z.strictObject({
     .max(64)
     .default([])
     .describe("Files and folders that its process may read and write."),
+  processes: z
+    .boolean()
+    .default(false)
+    .describe("Its process may start programs, as executors do."),
 });
 
 const pluginList = z.strictObject({
@@ -50,6 +54,7 @@ export interface HostedEntry extends PluginEntry {
   /** Paths that its process may read, and those that it may write too. */
   readonly read: readonly string[];
   readonly write: readonly string[];
+  readonly processes: boolean;
 }
 
 /** A part of the setting that cannot be read. */
@@ -84,7 +89,13 @@ export function readPluginSetting(
 }
 
 /** The bounds of a plugin that no list names. */
-export const ALONE = { isolation: "process", memoryMib: 512, read: [], write: [] } as const;
+export const ALONE = {
+  isolation: "process",
+  memoryMib: 512,
+  read: [],
+  write: [],
+  processes: false,
+} as const;
 
 function readList(file: string): HostedEntry[] {
   const { plugins, allowed } = parsedList(file);
@@ -94,6 +105,7 @@ function readList(file: string): HostedEntry[] {
     base: folder,
     config,
     isolation: rest.isolation,
+    processes: rest.processes,
     memoryMib,
     digests: digestsOf(own, allowed),
     read: rest.read.map((path) => resolve(folder, path)),

@@ -8,6 +8,7 @@ import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { CommandVerb } from "../points/commands.ts";
 import type { PluginEngine } from "../points/engines.ts";
 import type { EventSink } from "../points/events.ts";
+import { EXECUTOR_CALLS, type PluginExecutor } from "../points/executors.ts";
 import type { AdmissionRule, FilterRule, ScoreRule } from "../points/jobs.ts";
 import type { ConsolePanel } from "../points/panels.ts";
 import type { PluginRoute } from "../points/routes.ts";
@@ -33,6 +34,7 @@ export class Registry {
   readonly blocks = new Map<string, PluginBlock>();
   readonly panels = new Map<string, ConsolePanel>();
   readonly engines = new Map<string, PluginEngine>();
+  readonly executors = new Map<string, PluginExecutor>();
   readonly #capabilities: ReadonlySet<Capability>;
   readonly #builtIn: readonly string[];
 
@@ -48,7 +50,7 @@ export class Registry {
   }
 
   addPanel(panel: ConsolePanel): void {
-    this.#add("console", "panel", this.panels, panel, "show");
+    this.#add("console", "panel", this.panels, panel, ["show"]);
     const { name, title, permission } = panel;
     const isTitle = typeof title === "string" && title.length > 0 && title.length <= 80;
     if (!isTitle) throw new Error(`the panel ${name}: its title is a text of 1 to 80 characters`);
@@ -73,19 +75,19 @@ export class Registry {
   }
 
   addAdmission(rule: AdmissionRule): void {
-    this.#add("admission", "admission rule", this.admission, rule, "review");
+    this.#add("admission", "admission rule", this.admission, rule, ["review"]);
   }
 
   addFilter(rule: FilterRule): void {
-    this.#add("scheduler", "filter", this.filters, rule, "admits");
+    this.#add("scheduler", "filter", this.filters, rule, ["admits"]);
   }
 
   addScore(rule: ScoreRule): void {
-    this.#add("scheduler", "score", this.scores, rule, "score");
+    this.#add("scheduler", "score", this.scores, rule, ["score"]);
   }
 
   addSink(sink: EventSink): void {
-    this.#add("eventSinks", "event sink", this.sinks, sink, "deliver");
+    this.#add("eventSinks", "event sink", this.sinks, sink, ["deliver"]);
     const { name, types, from = "now" } = sink;
     const isList = Array.isArray(types) && types.every((type) => typeof type === "string");
     if (types !== undefined && !isList)
@@ -95,23 +97,27 @@ export class Registry {
   }
 
   addCommand(verb: CommandVerb): void {
-    this.#add("commands", "command", this.commands, verb, "run");
+    this.#add("commands", "command", this.commands, verb, ["run"]);
     if (typeof verb.summary !== "string")
       throw new Error(`the command ${verb.name} has no summary`);
   }
 
   addBlock(block: PluginBlock): void {
-    this.#add("blocks", "block", this.blocks, block, "job");
+    this.#add("blocks", "block", this.blocks, block, ["job"]);
     const [fault] = blockShape.safeParse(block).error?.issues ?? [];
     if (fault) {
       throw new Error(`the block ${block.name}: ${fault.path.join(".")}: ${fault.message}`);
     }
     if (!isObjectSchema(block.config))
-      throw new Error(`the block ${block.name}: its config is a z.object(...)`);
+      throw new Error(`the block ${block.name}: its config is a z.object(...) of zod 4`);
   }
 
   addEngine(engine: PluginEngine): void {
-    this.#add("engines", "engine", this.engines, engine, "answer");
+    this.#add("engines", "engine", this.engines, engine, ["answer"]);
+  }
+
+  addExecutor(executor: PluginExecutor): void {
+    this.#add("executors", "executor", this.executors, executor, EXECUTOR_CALLS);
   }
 
   addEnvironment(name: string, make: () => Environment): void {
@@ -134,13 +140,14 @@ export class Registry {
     kind: string,
     all: Map<string, Rule>,
     rule: Rule,
-    method: keyof Rule,
+    methods: readonly (keyof Rule)[],
   ): void {
     this.#needs(capability);
     const name = (rule as Partial<Rule> | undefined)?.name;
     checkName(kind, name);
-    if (typeof rule[method] !== "function") {
-      throw new Error(`the ${kind} ${name} has no function \`${String(method)}\``);
+    const missing = methods.find((method) => typeof rule[method] !== "function");
+    if (missing !== undefined) {
+      throw new Error(`the ${kind} ${name} has no function \`${String(missing)}\``);
     }
     if (all.has(name)) throw taken(kind, name);
     if (all.size >= MAX_RULES) throw new Error(`it has more than ${MAX_RULES} of the kind ${kind}`);
@@ -198,19 +205,22 @@ function checkRoute(route: PluginRoute): void {
 }
 
 function checkSchemas(where: string, { method, query, body, reply, events }: PluginRoute): void {
-  if (query && !isObjectSchema(query)) throw new Error(`${where}: its query is a z.object(...)`);
-  if (body && !isObjectSchema(body)) throw new Error(`${where}: its body is a z.object(...)`);
+  if (query && !isObjectSchema(query))
+    throw new Error(`${where}: its query is a z.object(...) of zod 4`);
+  if (body && !isObjectSchema(body))
+    throw new Error(`${where}: its body is a z.object(...) of zod 4`);
   if (body && method === "GET") throw new Error(`${where}: GET has no body`);
   if (reply && events)
     throw new Error(`${where} has both a reply and events: leave one of them out`);
   for (const schema of [reply, ...Object.values(events ?? {})]) {
     if (schema && !isSchema(schema))
-      throw new Error(`${where}: its reply and events are schemas of zod`);
+      throw new Error(`${where}: its reply and events are schemas of zod 4`);
   }
 }
 
 function isSchema(value: unknown): value is z.ZodType {
-  return typeof (value as Partial<z.ZodType> | undefined)?.safeParse === "function";
+  // Those of zod 3 have no `_zod`, and no JSON Schema.
+  return typeof (value as Partial<z.ZodType> | undefined)?._zod === "object";
 }
 
 function isObjectSchema(value: unknown): value is z.ZodObject {
@@ -223,7 +233,7 @@ export function parsedConfig<Config>({ config: schema }: Plugin<Config>, given: 
     if (given === undefined) return {} as Config;
     throw new Error("it takes no config: leave `config` out");
   }
-  if (!isSchema(schema)) throw new Error("its `config` is not a schema of zod");
+  if (!isSchema(schema)) throw new Error("its `config` is not a schema of zod 4");
   const { data, error } = schema.safeParse(given ?? {});
   if (!error) return data as Config;
   const faults = error.issues

@@ -40,6 +40,9 @@ export default definePlugin({
         for (let n = 1; n <= query.to; n++) yield { event: "n", data: { n } };
         if (query.to > 5) throw new Error("no further");
       } });
+    const tree = z.object({ name: z.string(), get children() { return z.array(tree); } });
+    routes.add({ method: "GET", path: "/tree", permission: "public", summary: "Grows.", reply: tree,
+      handle: () => ({ name: "root", children: [{ name: "leaf", children: [] }] }) });
     routes.add({ method: "DELETE", path: "/notes", permission: "authenticated", summary: "Clears.",
       handle: () => { notes.clear(); } });
     routes.add({ method: "POST", path: "/greet", permission: "public", summary: "Greets.",
@@ -170,6 +173,15 @@ test("a stream's events arrive; a fault after the first is an event", async () =
   expect(failed).not.toContain("no further");
 });
 
+const TREE = {
+  "application/json": {
+    schema: {
+      $id: "urn:heddle:notes:GET%20%2Ftree:reply",
+      properties: { children: { items: { $ref: "#" } } },
+    },
+  },
+};
+
 test("documents: routes are in the served OpenAPI document and in the endpoints", async () => {
   const reply = await fetch(`${cluster.url}/api/v1/openapi.json`);
   const document = (await reply.json()) as Record<string, never>;
@@ -187,6 +199,8 @@ test("documents: routes are in the served OpenAPI document and in the endpoints"
           },
         },
       },
+      // Its references are within the schema, not within the document.
+      "/api/v1/custom/notes/tree": { get: { responses: { 200: { content: TREE } } } },
     },
   });
   const endpoints = (await (await cluster.request("GET", "/api/v1/endpoints")).json()) as {

@@ -1,5 +1,6 @@
 // holds: plugins-engines
 
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +17,7 @@ let cluster: ProcessCluster;
 const PARROT = `
 import { definePlugin, refusal, z } from "heddle/plugin-kit";
 export default definePlugin({ name: "parrot", version: "1", apiVersion: 1, capabilities: ["engines"],
-  config: z.strictObject({ greeting: z.string().default("You said") }),
+  config: z.strictObject({ greeting: z.string() }),
   setup({ config, engines }) {
     engines.add({ name: "echo", async *answer({ model, messages, parameters, signal }) {
       const said = messages.at(-1).content;
@@ -29,10 +30,14 @@ export default definePlugin({ name: "parrot", version: "1", apiVersion: 1, capab
     } });
   } });`;
 
+const SAID = "You said";
+
 beforeAll(async () => {
   const file = join(folder, "parrot.mjs");
   writeFileSync(file, PARROT);
-  cluster = await ProcessCluster.start({ workerFlags: ["--plugins", file] });
+  const list = join(folder, "plugins.json");
+  writeFileSync(list, JSON.stringify({ plugins: [{ from: file, config: { greeting: SAID } }] }));
+  cluster = await ProcessCluster.start({ workerFlags: ["--plugins", list] });
   const engine = { kind: "openai", command: "parrot.echo", model: "polly" };
   const reply = await cluster.request("POST", "/api/v1/models", { id: "bird", engine });
   expect([reply.status, await reply.text()]).toEqual([200, expect.stringContaining("polly")]);
@@ -79,6 +84,11 @@ test("engine of a plugin: refusals and faults differ, and it sees no secrets", a
   await expect(ask("throw")).rejects.toMatchObject({ status: 502 });
   const { choices } = await ask("secrets");
   expect(choices[0]?.message.content).toMatch(/^You said/);
+  // Arguments of processes are for all users to see; its settings are not among them.
+  const lines = execFileSync("ps", ["-wweo", "args="], { maxBuffer: 2 ** 26 }).toString();
+  const words = lines.split(/\s/).map((word) => Buffer.from(word, "base64").toString());
+  expect(lines).toContain("plugin-engine-main");
+  expect([...words, lines].filter((text) => text.includes(SAID))).toEqual([]);
 });
 
 test("engine of a plugin: one that ends is started again", async () => {

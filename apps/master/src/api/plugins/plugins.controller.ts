@@ -57,6 +57,7 @@ function viewPlugin(status: PluginStatus): PluginView {
     commands: description?.commands ?? [],
     blocks: (description?.blocks ?? []).map((block) => block.name),
     engines: description?.engines ?? [],
+    executors: description?.executors ?? [],
     panels: description?.panels ?? [],
     config_schema: config,
     calls,

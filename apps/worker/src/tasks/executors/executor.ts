@@ -3,7 +3,8 @@ import type { TaskPlan } from "../../records/task-plan.ts";
 import type { ProcessScan } from "./process-scan.ts";
 
 /**
- * The port to whatever runs tasks: processes, containers, training, Pods of Kubernetes, or jobs of Slurm. The task table decides when; an executor knows how.
+ * The port to whatever runs tasks: processes, containers, training, Pods, or jobs of a batch system.
+ * The task table decides when; an executor knows how.
  */
 export interface Executor {
   readonly name: string;

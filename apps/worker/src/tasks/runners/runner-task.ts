@@ -33,7 +33,7 @@ export interface RunnerAccess {
   remove(graceSeconds: number): Promise<void>;
 }
 
-/** A task in a Pod or a job of Slurm: its runner obeys orders, and says how the program ended. */
+/** A task in a Pod or a batch system: its runner obeys orders, and says how the program ended. */
 export class RunnerTask implements TaskHandle {
   readonly record: unknown;
   readonly exited: Promise<TaskEnd>;

@@ -34,6 +34,7 @@ const pluginSchema = z
     commands: z.array(z.object({ name: z.string(), summary: z.string() })),
     blocks: names.describe("Kinds of steps of pipelines."),
     engines: names.describe("Of models: registrations name them as `PLUGIN.NAME`."),
+    executors: names.describe("Of tasks: workers name them as `--executor PLUGIN.NAME`."),
     panels: z
       .array(z.object({ name: z.string(), title: z.string(), permission: z.string() }))
       .describe("Panels of the console: `GET /api/v1/custom/PLUGIN/console/NAME`."),

@@ -1,7 +1,7 @@
 import { deserialize, serialize } from "node:v8";
+import { LENGTH_BYTES, LengthFrameReader } from "@heddle/base/frames/length-frames";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import type { ChildEvents, ChildLoad } from "./child-protocol.ts";
-import { LENGTH_BYTES, LengthFrameReader } from "./length-frames.ts";
 
 /** Room for the frame of one step; a larger one is made of its own. */
 const FRAME_BYTES = 64 * 1024;

@@ -10,6 +10,9 @@ export const CONTROL_FILES = {
   events: "events.jsonl",
 } as const;
 
+/** A variable of a batch system's job, whose processes are known by its value. */
+export const RUNNER_MARK = "HEDDLE_RUNNER";
+
 /** The program of a task, and where its runner finds the rest. */
 export interface RunnerProgram {
   readonly command: readonly string[];

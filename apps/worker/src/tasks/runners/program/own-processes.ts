@@ -1,14 +1,15 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
+import { RUNNER_MARK } from "./messages.ts";
 
-/** In a container of its own; else the runner's processes are those of its job in Slurm. */
+/** In a container of its own; else the runner's processes are those of its job. */
 export const isFirst = process.pid === 1;
-const jobId = process.env["SLURM_JOB_ID"] ?? "";
-const ofJob = `\0SLURM_JOB_ID=${jobId}\0`;
+const name = process.env[RUNNER_MARK] ?? "";
+const ofJob = `\0${RUNNER_MARK}=${name}\0`;
 
-if (!isFirst && jobId === "") {
+if (!isFirst && name === "") {
   throw new Error(
-    "the runner kills all other processes: it must be the first, or in a job of Slurm",
+    `the runner kills all other processes: it must be the first, or have a job in ${RUNNER_MARK}`,
   );
 }
 
@@ -27,7 +28,7 @@ interface RunningProcess {
   readonly parent: number;
 }
 
-/** Slurm ends what has left its parents and its environment, when the runner ends. */
+/** A batch system ends what has left its parents and its environment, when the runner ends. */
 function isOwn(all: ReadonlyMap<number, RunningProcess>) {
   return ({ pid, parent }: RunningProcess): boolean => {
     for (let at = parent; at > 1; at = all.get(at)?.parent ?? 0) {

@@ -25,7 +25,7 @@ import { isFirst, signalAll } from "./own-processes.ts";
 import { ProgramOutput } from "./program-output.ts";
 import { WatchedLease } from "./watched-lease.ts";
 
-// The first process of a task's Pod, or of its job in Slurm. It runs the program, copies its output, obeys the worker's
+// The first process of a task's Pod, or of its job in a batch system. It runs the program, copies its output, obeys the worker's
 // orders, and kills everything when the worker's lease has ended. The worker copies it to its nodes:
 // it imports only what lies beside it.
 
@@ -33,6 +33,8 @@ const TICK_MS = 100;
 const MAX_ORDERS_BYTES = 64 * 1024;
 /** How long the first rank's host name may be unknown. */
 const MAX_LOOKUP_MS = 60_000;
+/** In a batch system: how long its program may stay after the system has asked it to end. */
+const MAX_TERMINATE_MS = 30_000;
 /** After the program's end: for output that a process outside the container holds open. */
 const MAX_DRAIN_MS = 10_000;
 const CANNOT_EXECUTE = 126;
@@ -54,6 +56,8 @@ let isKilled = false;
 let isLost = false;
 
 process.on("SIGTERM", onTerminate);
+// Also where this program fails: without it the lease has no effect.
+process.on("exit", () => void signalAll("SIGKILL"));
 say({ kind: "ready" });
 setInterval(tick, TICK_MS);
 
@@ -84,11 +88,13 @@ function kill(): void {
   if (!child) end({ kind: "end", signal: "SIGKILL", isLost, isKilled });
 }
 
-/** Kubernetes deletes the Pod, as for a node that is drained, or Slurm cancels the job. */
+/** Kubernetes deletes the Pod, as for a node that is drained, or a batch system cancels the job. */
 function onTerminate(): void {
   isLost = true;
   if (!child) end({ kind: "end", signal: "SIGTERM", isLost });
   signalAll("SIGTERM");
+  // Kubernetes has a time of its own.
+  if (!isFirst) setTimeout(kill, MAX_TERMINATE_MS);
 }
 
 async function start(): Promise<void> {

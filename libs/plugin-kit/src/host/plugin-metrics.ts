@@ -1,8 +1,7 @@
 import { ReadMetric } from "@heddle/observability/read-metric";
-import type { PluginStatus } from "@heddle/plugin-kit/host/hosted-plugin";
-import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import type { Registry } from "prom-client";
-import type { EventDelivery } from "./event-delivery.ts";
+import type { PluginStatus } from "./hosted-plugin.ts";
+import type { PluginSet } from "./plugin-set.ts";
 
 type Figure = readonly [
   name: string,
@@ -26,17 +25,8 @@ const FIGURES: readonly Figure[] = [
 /** `heddle_plugin_...` in /metrics; a plugin that was never loaded is in none of them. */
 export function exposePluginMetrics(
   registry: Registry,
-  plugins: PluginSet,
-  deliveries: readonly Pick<EventDelivery, "plugin" | "sink" | "lag">[],
+  plugins: Pick<PluginSet, "statuses">,
 ): void {
-  const lag = {
-    name: "heddle_plugin_sink_lag",
-    type: "gauge",
-    help: "Events that a sink lacks.",
-  } as const;
-  new ReadMetric(registry, lag, () =>
-    deliveries.map(({ plugin, sink, lag: value }) => ({ labels: { plugin, sink }, value })),
-  );
   const loaded = () => plugins.statuses().filter(({ description }) => description !== undefined);
   const labelsOf = ({ description }: PluginStatus) => ({ plugin: description?.name ?? "" });
   for (const [name, type, help, read] of FIGURES) {

@@ -1,19 +1,24 @@
 /** A frame begins with its length without these four bytes. */
 export const LENGTH_BYTES = 4;
-/** More is no frame of ours. */
+/** By default more is no frame of ours. */
 const MAX_FRAME_BYTES = 256 * 2 ** 20;
 
 /** Takes frames out of the bytes of a stream, however they were cut. */
 export class LengthFrameReader {
   readonly #onFrame: (bytes: Buffer, begin: number, end: number) => void;
+  readonly #maxBytes: number;
   #rest: Buffer[] = [];
   #restBytes = 0;
   /** Bytes of the frame that is not whole yet, as far as they are known. */
   #wanted = LENGTH_BYTES;
 
   /** It is called with where a frame lies in the bytes, its length included. */
-  constructor(onFrame: (bytes: Buffer, begin: number, end: number) => void) {
+  constructor(
+    onFrame: (bytes: Buffer, begin: number, end: number) => void,
+    maxBytes = MAX_FRAME_BYTES,
+  ) {
     this.#onFrame = onFrame;
+    this.#maxBytes = maxBytes;
   }
 
   /** Throws where the bytes are no frames. */
@@ -30,9 +35,9 @@ export class LengthFrameReader {
       this.#wanted = LENGTH_BYTES;
       if (bytes.length - at < LENGTH_BYTES) break;
       this.#wanted += bytes.readUInt32LE(at);
-      if (this.#wanted > MAX_FRAME_BYTES) {
+      if (this.#wanted > this.#maxBytes) {
         throw new Error(
-          `a frame of ${this.#wanted} bytes was received, and none has over ${MAX_FRAME_BYTES}`,
+          `a frame of ${this.#wanted} bytes was received, and none has over ${this.#maxBytes}`,
         );
       }
       if (bytes.length - at < this.#wanted) break;

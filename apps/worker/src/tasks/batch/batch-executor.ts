@@ -1,7 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
+import type { ExecutorJobState } from "@heddle/plugin-kit/points/executors";
 import { keyOf, type TaskPlan } from "../../records/task-plan.ts";
 import {
   type Executor,
@@ -13,71 +15,63 @@ import { RunnerControl } from "../runners/runner-control.ts";
 import { installRunner, type RunnerFiles, removeOlderRunners } from "../runners/runner-files.ts";
 import { runnerProgram } from "../runners/runner-program.ts";
 import { RunnerTask } from "../runners/runner-task.ts";
-import { jobOptions, jobScript } from "./job-script.ts";
-import { hasJobEnded, jobWords, placeOf, type SlurmJob, SlurmJobs } from "./slurm-jobs.ts";
-import type { SlurmPlace } from "./slurm-place.ts";
+import { BatchJobs, hasJobEnded, jobWords } from "./batch-jobs.ts";
+import type { BatchPlace } from "./batch-place.ts";
+import { batchJob } from "./job-script.ts";
 
 const POLL_MS = 100;
 /** For a runner whose job runs: to read what to run, and to start it. */
 const START_TIMEOUT_MS = 90_000;
-/** A submitted job that Slurm does not show after this was removed. */
+/** A submitted job that the system does not show after this was removed. */
 const GONE_MS = 10_000;
 /** For the end of an earlier job of the same name. */
 const REPLACE_TIMEOUT_MS = 60_000;
 
-const LOST = "Slurm ended its job, as by scancel, a time limit, a preemption or a lost node";
-/** What a retry would not mend. */
-const REFUSED =
-  /node configuration|[Pp]artition|[Aa]ccount|QOS|constraint|[Ii]nvalid|unrecognized|limit/;
-/** Reasons to wait that do not pass by themselves. */
-const HOPELESS =
-  /^(PartitionTimeLimit|PartitionNodeLimit|BadConstraints|InvalidAccount|InvalidQOS|(QOS|Assoc)Max\w*Per(Job|Node)\w*|DependencyNeverSatisfied|launch.failed.requeued.held)/i;
-
-/** Runs tasks as jobs of Slurm, on nodes that see the worker's data directory under the same name. */
-export class SlurmExecutor implements Executor {
+/** Runs tasks as jobs of a batch system, on nodes that see the worker's data directory likewise. */
+export class BatchExecutor implements Executor {
   readonly name = "process";
   readonly outlivesWorker = true;
   readonly leaseFolder: string;
-  readonly #place: SlurmPlace;
-  readonly #jobs: SlurmJobs;
+  readonly #title: string;
+  readonly #jobs: BatchJobs;
   readonly #prefix: string;
   readonly #runner: RunnerFiles;
 
   private constructor(
-    place: SlurmPlace,
-    jobs: SlurmJobs,
+    title: string,
+    jobs: BatchJobs,
     files: { readonly prefix: string; readonly folder: string; readonly runner: RunnerFiles },
   ) {
-    this.#place = place;
+    this.#title = title;
     this.#jobs = jobs;
     this.#prefix = files.prefix;
     this.#runner = files.runner;
     this.leaseFolder = join(files.folder, "lease");
   }
 
-  /** Keeps its own files in the data directory. Rejects where Slurm does not answer. */
+  /** Keeps its own files in the data directory. */
   static async find(
-    place: SlurmPlace,
+    place: BatchPlace,
     nodeId: string,
     dataDirectory: string,
     log: Log,
-  ): Promise<SlurmExecutor> {
-    const folder = join(dataDirectory, "slurm");
+  ): Promise<BatchExecutor> {
+    const { title, offer, system } = place;
+    const folder = join(dataDirectory, place.folder);
     const runner = await installRunner(folder);
     const prefix = `heddle-${nodeId.replace(/\W/g, "")}-`;
-    const jobs = new SlurmJobs(prefix, log);
+    const jobs = new BatchJobs(title, system, prefix, log);
     await jobs.start();
-    if (jobs.live.length === 0) await removeOlderRunners(runner);
-    const { settings, offer } = place;
-    const gpus = offer.gpus?.length ?? 0;
-    log.info({ partition: settings.partition, gpus }, "tasks run as jobs of Slurm");
-    return new SlurmExecutor(place, jobs, { prefix, folder, runner });
+    if (jobs.live?.length === 0) await removeOlderRunners(runner);
+    const { cpuMilli, memoryBytes, gpus } = offer;
+    log.info({ executor: title, cpuMilli, memoryBytes, gpus: gpus?.length }, "tasks run as jobs");
+    return new BatchExecutor(title, jobs, { prefix, folder, runner });
   }
 
   /** Submits the job and waits until its runner waits for the start. */
   async prepare(launch: TaskLaunch, signal: AbortSignal): Promise<void> {
     const { plan } = launch;
-    if (plan.spec.tasks > 1) throw new LaunchError("Unsatisfiable", ONE_TASK);
+    if (plan.spec.tasks > 1) throw this.#oneTask();
     const control = controlOf(launch);
     const name = this.#nameOf(keyOf(plan.id));
     await this.#removeEarlier(name, signal);
@@ -85,7 +79,7 @@ export class SlurmExecutor implements Executor {
     const progress = launch.environment["HEDDLE_PROGRESS_FILE"] ?? "";
     await writeFile(progress, "", { flag: "a", mode: 0o600 });
     await this.#submit(name, plan, control);
-    // Only now, since it may have secrets and Slurm's queue may be long.
+    // Only now, since it may have secrets and the system's queue may be long.
     await this.#untilRunning(name, signal);
     await control.give(runnerProgram(launch, { control, leaseFolder: this.leaseFolder }));
     await this.#until("ready", name, control, signal);
@@ -110,7 +104,7 @@ export class SlurmExecutor implements Executor {
 
   async sweep(known: ReadonlySet<string>): Promise<number> {
     const kept = new Set([...known].map((key) => this.#nameOf(key)));
-    const strays = this.#jobs.live.filter((name) => !kept.has(name));
+    const strays = (this.#jobs.live ?? []).filter((name) => !kept.has(name));
     for (const name of strays) await this.#jobs.cancel(name);
     return strays.length;
   }
@@ -122,21 +116,22 @@ export class SlurmExecutor implements Executor {
       {
         control,
         memoryLimitBytes: plan.spec.memoryBytes,
-        lostWords: LOST,
-        place: () => placeOf(this.#jobs.get(name)),
+        lostWords: `${this.#title} ended its job, as by a cancel, a time limit, a preemption or a lost node`,
+        place: () => this.#jobs.placeOf(name),
         remove: () => this.#remove(name),
       },
     );
   }
 
   async #submit(name: string, plan: TaskPlan, control: RunnerControl): Promise<void> {
-    const script = jobScript(this.#runner.command, control.folder);
+    const { folder } = control;
+    const job = batchJob(name, plan, { command: this.#runner.command, folder });
     try {
-      await this.#jobs.submit(name, jobOptions(plan, this.#place.settings), script);
+      await this.#jobs.submit(job);
     } catch (error) {
-      const { message } = error as Error;
-      const reason = REFUSED.test(message) ? "Unsatisfiable" : "LaunchFailed";
-      throw new LaunchError(reason, `Slurm did not take the task's job: ${message}`, error);
+      const isFinal = error instanceof AppError && !error.retryable;
+      const message = `${this.#title} did not take the task's job: ${(error as Error).message}`;
+      throw new LaunchError(isFinal ? "Unsatisfiable" : "LaunchFailed", message, error);
     }
   }
 
@@ -147,7 +142,8 @@ export class SlurmExecutor implements Executor {
       signal.throwIfAborted();
       await this.#jobs.cancel(name);
       if (performance.now() > untilMs) {
-        throw new LaunchError("LaunchFailed", `an earlier job ${name} of Slurm does not end`);
+        const message = `an earlier job ${name} of ${this.#title} does not end`;
+        throw new LaunchError("LaunchFailed", message);
       }
       await delay(POLL_MS * 10);
     }
@@ -157,24 +153,25 @@ export class SlurmExecutor implements Executor {
     if (isLive(this.#jobs.get(name))) await this.#jobs.cancel(name);
   }
 
-  /** As long as it waits in Slurm's queue. Rejects with a LaunchError where it will not run. */
+  /** As long as it waits in the system's queue. Rejects with a LaunchError where it will not run. */
   async #untilRunning(name: string, signal: AbortSignal): Promise<void> {
     const sinceMs = performance.now();
     for (;;) {
       signal.throwIfAborted();
       const job = this.#jobs.get(name);
-      if (job?.state === "RUNNING") return;
+      if (job?.state === "running") return;
       const waitedMs = performance.now() - sinceMs;
       if (job && hasJobEnded(job)) throw this.#lost(name, jobWords(job));
       if (!job && waitedMs > GONE_MS) throw this.#lost(name, "it was removed");
-      if (job?.state === "PENDING" && HOPELESS.test(job.reason)) {
-        throw new LaunchError("Unsatisfiable", `Slurm will not run the task's job: ${job.reason}`);
+      if (job?.state === "refused") {
+        const message = `${this.#title} will not run the task's job: ${jobWords(job)}`;
+        throw new LaunchError("Unsatisfiable", message);
       }
       await delay(POLL_MS);
     }
   }
 
-  /** Rejects with a LaunchError where the runner or Slurm says that it will not come. */
+  /** Rejects with a LaunchError where the runner or the system says that it will not come. */
   async #until(
     kind: "ready" | "started",
     name: string,
@@ -201,7 +198,13 @@ export class SlurmExecutor implements Executor {
   }
 
   #lost(name: string, words: string): LaunchError {
-    return new LaunchError("LaunchFailed", `the job ${name} of Slurm did not begin: ${words}`);
+    const message = `the job ${name} of ${this.#title} did not begin: ${words}`;
+    return new LaunchError("LaunchFailed", message);
+  }
+
+  #oneTask(): LaunchError {
+    const message = `a worker before ${this.#title} runs jobs of one task: give the job one task, or run it on workers of the machines themselves`;
+    return new LaunchError("Unsatisfiable", message);
   }
 
   #nameOf(key: string): string {
@@ -209,12 +212,10 @@ export class SlurmExecutor implements Executor {
   }
 }
 
-const ONE_TASK =
-  "a worker before Slurm runs jobs of one task: give the job one task, or run it on workers of the machines themselves";
 const SHARED =
-  "The nodes of Slurm must see the worker's data directory under the same name, as on a shared file system";
+  "Its machines must see the worker's data directory under the same name, as on a shared file system";
 
-function isLive(job: SlurmJob | undefined): boolean {
+function isLive(job: ExecutorJobState | undefined): boolean {
   return job !== undefined && !hasJobEnded(job);
 }
 
