@@ -18,7 +18,7 @@ import type {
 import { shredSubject } from "./subject-keys.ts";
 
 /** Records of one command. */
-export const MAX_RECORDS = 256;
+const MAX_RECORDS = 256;
 /** A checkpoint with the signatures of two keys, and some of witnesses. */
 const MAX_NOTE_CHARS = 8_192;
 

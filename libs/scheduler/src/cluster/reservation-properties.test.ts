@@ -15,7 +15,7 @@ import { Ledger } from "./ledger.ts";
 import { levelOf } from "./precedence.ts";
 
 /** Cases of each property: a third of them have several reservations. */
-const RUNS = 120;
+const RUNS = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 40);
 /** The maximum number of reservations at a time. */
 const MAX_PROMISES = 16;
 

@@ -12,7 +12,7 @@ import { HOUR_MS, node, queued, request } from "../testing/scenarios.ts";
 import { ClusterView } from "./cluster-view.ts";
 import type { SchedulingSnapshot } from "./scheduling-cycle.ts";
 
-const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 60);
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 20);
 const STEPS = 40;
 
 /** A cluster with random changes, as a view and as plain data. */

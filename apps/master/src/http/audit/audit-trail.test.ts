@@ -43,27 +43,27 @@ function trailOn(control: UnsureControl): AuditTrail {
   return new AuditTrail({ control, master: "m1", log });
 }
 
-test("recorded calls: 256 make a command at once, fewer wait", async () => {
+test("recorded calls: 64 make a command at once, fewer wait", async () => {
   const control = new UnsureControl();
   const trail = trailOn(control);
-  for (let i = 0; i < 255; i++) trail.record(record("access"));
+  for (let i = 0; i < 63; i++) trail.record(record("access"));
   await Promise.resolve();
   expect(control.proposed).toEqual([]);
   trail.record(record("access"));
-  await eventually(() => trail.counts.recorded === 256);
+  await eventually(() => trail.counts.recorded === 64);
   expect(control.proposed.length).toBe(1);
-  expect(control.proposed[0]?.records.length).toBe(256);
+  expect(control.proposed[0]?.records.length).toBe(64);
   expect(trail.counts.dropped).toBe(0);
 });
 
 test("recorded calls: those that come while a command is sent gather too", async () => {
   const control = new UnsureControl();
   const trail = trailOn(control);
-  for (let i = 0; i < 2_600; i++) {
+  for (let i = 0; i < 660; i++) {
     trail.record(record("access"));
     if (i % 10 === 0) await new Promise(setImmediate);
   }
-  await eventually(() => trail.counts.recorded === 2_600);
+  await eventually(() => trail.counts.recorded === 660);
   expect(control.proposed.length).toBeLessThanOrEqual(11);
 });
 
@@ -71,10 +71,10 @@ test("recorded calls: a command of unknown outcome is sent again and applied onc
   const control = new UnsureControl();
   control.faults.push("before", "after");
   const trail = trailOn(control);
-  for (let i = 0; i < 256; i++) trail.record(record("access"));
-  await eventually(() => trail.counts.recorded === 256);
+  for (let i = 0; i < 64; i++) trail.record(record("access"));
+  await eventually(() => trail.counts.recorded === 64);
   expect(control.proposed.length).toBe(2);
-  expect(control.state.cluster.get("events")).toBeGreaterThanOrEqual(256);
+  expect(control.state.cluster.get("events")).toBeGreaterThanOrEqual(64);
   expect(control.proposed[1]).toEqual(control.proposed[0]);
   expect(control.state.cluster.get("batch:m1")).toMatch(/ 1$/);
 });
@@ -94,9 +94,9 @@ test("recorded calls: what a full queue does not take is counted in the log", as
 test("recorded calls: all denied ones are recorded, some are counted only", async () => {
   const control = new UnsureControl();
   const trail = trailOn(control);
-  for (let i = 0; i < 150; i++) trail.record(record("denied", 7_000 + i));
+  for (let i = 0; i < 50; i++) trail.record(record("denied", 7_000 + i));
   for (let i = 0; i < 50; i++) trail.count();
-  expect([trail.waiting, trail.counts.dropped]).toEqual([150, 50]);
+  expect([trail.waiting, trail.counts.dropped]).toEqual([50, 50]);
   await trail.onApplicationShutdown();
   expect(control.proposed).toMatchObject([{ dropped: 50 }]);
 });
@@ -105,10 +105,10 @@ test("recorded calls: one that must be recorded now does not displace gathered o
   const control = new UnsureControl();
   control.faults.push("before");
   const trail = trailOn(control);
-  for (let i = 0; i < 256; i++) trail.record(record("access"));
+  for (let i = 0; i < 64; i++) trail.record(record("access"));
   await trail.recordNow(record("access")).catch(() => trail.recordNow(record("access")));
-  await eventually(() => trail.waiting === 0 && trail.counts.recorded === 257);
+  await eventually(() => trail.waiting === 0 && trail.counts.recorded === 65);
   const events = control.proposed.map(({ records }) => records.length).sort((a, b) => a - b);
-  expect(events).toEqual([1, 256]);
-  expect(control.state.cluster.get("events")).toBe(control.eventsBefore + 257);
+  expect(events).toEqual([1, 64]);
+  expect(control.state.cluster.get("events")).toBe(control.eventsBefore + 65);
 });

@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
-import { MAX_RECORDS } from "@heddle/control/audit/audit-changes";
 import type { AuditCommand, AuditRecord } from "@heddle/control/audit/records";
 import { RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
@@ -11,6 +10,8 @@ import { propose } from "../../control-plane/propose.ts";
 
 /** Calls gather for this long, or until a command is full. */
 const GATHER_MS = 1_000;
+/** Calls of a command: with more, the masters would apply it in a longer turn. */
+const FULL_COMMAND = 64;
 const RETRY_MS = 250;
 /** Records that wait; more are counted instead. */
 const MAX_WAITING = 16_384;
@@ -25,7 +26,7 @@ interface AuditParts {
 
 /**
  * The calls that this master answered and no change names, on their way into the event log: gathered
- * into one command a second or for 256 calls. A command is made once, however often it is sent.
+ * into one command a second or for 64 calls. A command is made once, however often it is sent.
  */
 export class AuditTrail implements OnApplicationShutdown {
   readonly #parts: AuditParts;
@@ -71,7 +72,7 @@ export class AuditTrail implements OnApplicationShutdown {
   }
 
   #sendSoon(): void {
-    if (this.#waiting.length >= MAX_RECORDS) this.#send();
+    if (this.#waiting.length >= FULL_COMMAND) this.#send();
     else this.#timer ??= setTimeout(() => this.#send(), GATHER_MS).unref();
   }
 
@@ -111,7 +112,7 @@ export class AuditTrail implements OnApplicationShutdown {
   /** Sends a command, and more while they are full: what came since then gathers again. */
   async #sendAll(): Promise<void> {
     while (this.#hasSome) {
-      const records = this.#waiting.splice(0, MAX_RECORDS);
+      const records = this.#waiting.splice(0, FULL_COMMAND);
       const dropped = this.#dropped;
       const command = this.#command(records, dropped);
       while (!(await this.#isMade(command))) {
@@ -123,7 +124,7 @@ export class AuditTrail implements OnApplicationShutdown {
       }
       this.#dropped -= dropped;
       this.counts.recorded += records.length;
-      if (this.#waiting.length < MAX_RECORDS && !this.#isClosed) return;
+      if (this.#waiting.length < FULL_COMMAND && !this.#isClosed) return;
     }
   }
 

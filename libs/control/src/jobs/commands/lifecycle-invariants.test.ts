@@ -12,7 +12,7 @@ import { indexView } from "../testing/index-view.ts";
 import { RANDOM_LIMITS, RandomCommands } from "../testing/random-commands.ts";
 
 /** Sequences are short; the nightly run multiplies their number. */
-const SEQUENCES = 25 * Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 100);
+const SEQUENCES = 25 * Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 30);
 const MAX_COMMANDS = 40;
 const WITH_PLACES = new Set(["scheduled", "starting", "running"]);
 

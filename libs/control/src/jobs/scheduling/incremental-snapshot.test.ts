@@ -13,7 +13,7 @@ import { jobId, jobSpec, nodeOffer } from "../testing/specs.ts";
 import { IncrementalSnapshot } from "./incremental-snapshot.ts";
 import { schedulingInput } from "./scheduling-input.ts";
 
-const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 100);
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 30);
 const COMMANDS = 60;
 
 /** All that a decision can see of a snapshot, in an order of its own. */

@@ -12,7 +12,7 @@ import { jobId, jobSpec, nodeOffer } from "../testing/specs.ts";
 import { schedulingInput } from "./scheduling-input.ts";
 import { shardsOn } from "./shard-places.ts";
 
-const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 40);
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 20);
 const STEPS = 30;
 
 /** A cluster with places for tasks in plenty, and parameter servers that fill up. */

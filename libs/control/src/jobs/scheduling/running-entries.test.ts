@@ -13,7 +13,7 @@ import { jobId, jobSpec, scheduledModel } from "../testing/specs.ts";
 import { wantedReplicas } from "./replica-claims.ts";
 import { schedulingInput } from "./scheduling-input.ts";
 
-const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 100);
+const SEQUENCES = Number(process.env["HEDDLE_PROPERTY_RUNS"] ?? 30);
 const COMMANDS = 80;
 
 /** Thousandths free by device, from the records of nodes, tasks and replicas alone. */
