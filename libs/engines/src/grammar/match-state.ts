@@ -105,6 +105,23 @@ export function commonPart(states: readonly MatchState[]): GrammarFrame | undefi
   return ways.reduce((a, b) => (heightOf(b) > heightOf(a) ? b : a), undefined);
 }
 
+/** Whether what repeats itself between the states are elements of an array, not parts of one. */
+export function areElements(program: GrammarProgram, states: readonly MatchState[]): boolean {
+  const part = commonPart(states);
+  // Before its comma an element may be in the part of the one after it.
+  const around = [part, part?.next];
+  // Where the elements are counted, each has a frame of its own within the common part.
+  const within = (states.at(-1)?.frames ?? []).map((frame) => {
+    let outer = frame;
+    while (outer.next && outer.next !== part) outer = outer.next;
+    return outer;
+  });
+  return [...around, ...within].some((frame) => {
+    const node = frame && program.nodes[frame.node];
+    return node?.kind === "repeat" && node.ofElements;
+  });
+}
+
 /** Whether a text that has come to the state may still be in the part. */
 export function isWithin({ frames }: MatchState, part: GrammarFrame): boolean {
   return frames.some(({ next }) => {
@@ -112,6 +129,11 @@ export function isWithin({ frames }: MatchState, part: GrammarFrame): boolean {
     while (frame && frame !== part) frame = frame.next;
     return frame !== undefined;
   });
+}
+
+/** The objects and arrays within one another that the text is in. */
+export function depthOf({ frames }: MatchState): number {
+  return Math.max(0, ...frames.map(({ depth }) => depth));
 }
 
 function heightOf(frame: GrammarFrame | undefined): number {

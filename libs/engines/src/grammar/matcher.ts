@@ -1,4 +1,4 @@
-import { type GrammarFrame, MatchState, ShortestEnd } from "./match-state.ts";
+import { areElements, type GrammarFrame, MatchState, ShortestEnd } from "./match-state.ts";
 import type { Dfa, GrammarNode, GrammarProgram } from "./program.ts";
 import { addTokens, ByteTables, setToken, type TextMask, textMaskOf } from "./text-mask.ts";
 import type { TokenTrie } from "./token-trie.ts";
@@ -124,6 +124,11 @@ export class GrammarMatcher {
       node++;
     }
     return found;
+  }
+
+  /** See `areElements`. */
+  areElements(states: readonly MatchState[]): boolean {
+    return areElements(this.#program, states);
   }
 
   /** Forgets all states but those that are in use, and what follows those. */

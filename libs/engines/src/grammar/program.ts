@@ -26,6 +26,8 @@ export type GrammarNode =
       readonly min: number;
       /** Infinity for no limit. */
       readonly max: number;
+      /** Whether each is an element of an array. */
+      readonly ofElements: boolean;
     };
 
 /** A compiled grammar; it can be sent to another thread. */
@@ -79,8 +81,8 @@ export class GrammarBuilder {
       : this.#add({ kind: "choice", options: [...new Set(options)] });
   }
 
-  repeat(part: number, min: number, max: number): number {
-    return this.#add({ kind: "repeat", part, min, max });
+  repeat(part: number, min: number, max: number, ofElements = false): number {
+    return this.#add({ kind: "repeat", part, min, max, ofElements });
   }
 
   /** The empty text. */

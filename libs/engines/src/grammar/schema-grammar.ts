@@ -450,12 +450,14 @@ export class SchemaGrammar {
     const more = (part: number) => this.#builder.sequence([comma, part]);
     const least = (done: number) => Math.max(0, minItems - done);
     const most = (done: number) => (isClosed ? 0 : maxItems - done);
+    const others = (done: number) =>
+      this.#builder.repeat(more(item), least(done), most(done), true);
     if (prefix.length === 0) {
       if (maxItems === 0) return this.#texts.literal("[]");
-      const rest = this.#builder.repeat(more(item), least(1), most(1));
-      return this.#enclosed("[", "]", this.#builder.sequence([item, rest]), minItems === 0);
+      const content = this.#builder.sequence([item, others(1)]);
+      return this.#enclosed("[", "]", content, minItems === 0);
     }
-    let rest = this.#builder.repeat(more(item), least(prefix.length), most(prefix.length));
+    let rest = others(prefix.length);
     let first = rest;
     prefix.toReversed().forEach((schemas, fromEnd) => {
       const done = prefix.length - fromEnd;

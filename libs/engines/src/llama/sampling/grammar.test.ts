@@ -132,7 +132,7 @@ it("grammar: a list or text that repeats itself without end is left, and no more
   const grammar = grammarOf({ type: "object", properties, required, additionalProperties: false });
   for (const letter of '{"tags":["one","') expect(draw(grammar, [letter])).toBe(letter);
   const answer = JSON.parse(`{"tags":["one","${repeated(grammar, 'ab","', 'ab"l')}`);
-  expect(answer.tags).toEqual(["one", ...Array(20).fill("ab")]);
+  expect(answer.tags).toEqual(["one", ...Array(65).fill("ab")]);
   // What comes behind it is drawn freely, and not the shortest.
   expect(answer.note).toMatch(/^(ab)+a?$/);
   expect(answer.kind).toBe("long");
@@ -152,15 +152,30 @@ it("grammar: a nesting without end is left as a whole", () => {
   expect(levels).toBeLessThan(20);
 });
 
-it("grammar: 90 tokens that repeat are not left, nor what a schema requires", () => {
-  const zeros = (minItems: number) => {
-    const grammar = grammarOf({ type: "array", items: { const: 0 }, minItems });
+it("grammar: members that repeat themselves are left sooner than elements", () => {
+  const grammar = grammarOf({ type: "object", additionalProperties: { const: 0 } });
+  for (const letter of '{"') expect(draw(grammar, [letter])).toBe(letter);
+  const text = `{"${repeated(grammar, 'a":0,"', '}"')}`;
+  expect(JSON.parse(text)).toHaveProperty("a", 0);
+  expect(text.split(":").length - 1).toBeGreaterThan(15);
+  expect(text.split(":").length - 1).toBeLessThan(25);
+});
+
+it("grammar: 60 equal elements are not left, nor what a schema counts", () => {
+  const elements = (items: object, texts: string, ends: string, bounds: object = {}) => {
+    const grammar = grammarOf({ type: "array", items, ...bounds });
     draw(grammar, ["["]);
-    return JSON.parse(`[${repeated(grammar, "0,", "]0")}`).length;
+    return JSON.parse(`[${repeated(grammar, texts, ends)}`).length;
   };
-  expect(zeros(0)).toBeGreaterThanOrEqual(48);
-  expect(zeros(0)).toBeLessThan(60);
-  expect(zeros(200)).toBe(200);
+  const [zero, zeros] = [{ type: "integer" }, "0,".repeat(60)];
+  const point = { type: "object", properties: { x: zero }, required: ["x"] };
+  expect(elements(zero, `${zeros}1]`, "]0")).toBe(61);
+  expect(elements(point, `${'{"x":0},'.repeat(60)}{"x":1}]`, "]0")).toBe(61);
+  expect(elements(zero, zeros, "]0")).toBeGreaterThanOrEqual(128);
+  expect(elements(zero, zeros, "]0")).toBeLessThan(140);
+  for (const bounds of [{ minItems: 200, maxItems: 200 }, { maxItems: 200 }]) {
+    expect(elements(zero, zeros, "]0", bounds)).toBe(200);
+  }
 });
 
 it("grammar: a mask has the tokens that fit, and no other, at every place of a text", () => {

@@ -1,5 +1,6 @@
 import {
   commonPart,
+  depthOf,
   type GrammarFrame,
   isWithin,
   type MatchState,
@@ -8,7 +9,7 @@ import type { GrammarMatcher } from "../../grammar/matcher.ts";
 import type { TokenTrie } from "../../grammar/token-trie.ts";
 import { ENDS_GENERATION } from "../protocol/thread-messages.ts";
 import { isSilent } from "../tokenizing/vocabulary.ts";
-import { MAX_REPEATED, RepetitionWatch } from "./repetition-watch.ts";
+import { MAX_REPEATED, type Repetition, RepetitionWatch } from "./repetition-watch.ts";
 
 /** What grammars need to know of the model's tokens. */
 export interface GrammarTokens {
@@ -19,6 +20,10 @@ export interface GrammarTokens {
   readonly tokenBytes: (token: number) => Uint8Array;
   readonly trie: TokenTrie;
 }
+
+/** Equal elements of a list without bounds that may be wanted, and the tokens of as many short ones. */
+const WANTED_REPEATS = 64;
+const WANTED_TOKENS = 256;
 
 /** No token fits the grammar, and the text may end there. */
 export const COMPLETE = -1;
@@ -65,8 +70,22 @@ export class Grammar {
     this.#state = after;
     this.#latest.push(after);
     if (this.#latest.length > MAX_REPEATED) this.#latest.shift();
-    const count = this.#watch.push(token);
-    if (count > 0 && !this.#isLeaving) this.#leave(this.#latest.slice(-count));
+    const found = this.#watch.push(token);
+    if (found && !this.#isLeaving && this.#isEndless(found)) {
+      this.#leave(this.#latest.slice(-found.tokens));
+    }
+  }
+
+  /** Whether what is repeated may not be wanted so often, and does not come to an end by itself. */
+  #isEndless({ period, tokens }: Repetition): boolean {
+    const before = this.#latest.at(-1 - period);
+    if (before === undefined) return false;
+    const isDeeper = depthOf(this.#state) > depthOf(before);
+    if (isDeeper || !this.#matcher.areElements(this.#latest.slice(-period))) return true;
+    // Elements are counted up to their `minItems` or `maxItems`.
+    const isCounted = this.#state !== before;
+    const wanted = Math.max(WANTED_TOKENS, Math.min(WANTED_REPEATS * period, MAX_REPEATED));
+    return !isCounted && tokens >= wanted;
   }
 
   /** Where the text might end at any time it is free text, which may be anything. */

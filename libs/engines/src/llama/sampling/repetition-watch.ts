@@ -1,10 +1,17 @@
 /** The longest part, in tokens, whose repetition is seen. */
 const MAX_PERIOD = 64;
-/** So often in a row, and over so many tokens: a list of as many equal elements is taken for endless. */
+/** So often in a row, and over so many tokens: less is no sign of a text without end. */
 const MIN_REPEATS = 16;
 const MIN_TOKENS = 96;
-/** The most tokens that are found to be repeated. */
+/** The most tokens that must be seen to repeat others. */
 export const MAX_REPEATED = MAX_PERIOD * MIN_REPEATS;
+
+/** Tokens of a text that only repeat those of one period before. */
+export interface Repetition {
+  /** In tokens. */
+  readonly period: number;
+  readonly tokens: number;
+}
 
 /** Sees where a text does nothing but repeat its latest tokens, which a model may do without end. */
 export class RepetitionWatch {
@@ -13,18 +20,19 @@ export class RepetitionWatch {
   readonly #runs = new Int32Array(MAX_PERIOD + 1);
   #count = 0;
 
-  /** Takes the next token; gives how many of the latest ones only repeat others, or 0. */
-  push(token: number): number {
-    let found = 0;
+  /** Takes the next token; gives the repetition of the shortest period that the text is in. */
+  push(token: number): Repetition | undefined {
+    let shortest = 0;
     for (let period = MAX_PERIOD; period > 0; period--) {
       const before = this.#latest[(this.#count - period + MAX_PERIOD) % MAX_PERIOD];
       const run = before === token ? (this.#runs[period] as number) + 1 : 0;
       this.#runs[period] = run;
-      if (run >= Math.max(MIN_TOKENS, period * (MIN_REPEATS - 1))) found = run;
+      if (run >= Math.max(MIN_TOKENS, period * (MIN_REPEATS - 1))) shortest = period;
     }
     this.#latest[this.#count % MAX_PERIOD] = token;
     this.#count = (this.#count + 1) % (MAX_PERIOD * MAX_PERIOD);
-    return found;
+    if (shortest === 0) return undefined;
+    return { period: shortest, tokens: this.#runs[shortest] as number };
   }
 
   /** Begins again. */
