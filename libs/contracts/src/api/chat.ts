@@ -229,6 +229,7 @@ const REFUSED: readonly (readonly [
   ["verbosity", (value) => value === "medium", "the verbosity cannot be chosen"],
   ["store", (value) => value === false, "completions are not stored; use false or leave it out"],
   ["prompt_cache_retention", (value) => value === "in_memory", "caches are kept in memory only"],
+  ["prompt_cache_options", isImplicitCache, "the prefix cache needs no marks"],
   ["moderation", never, "inline moderation is not supported"],
   // Extensions of vLLM that would change the answer.
   ["best_of", (value, { n }) => value === (n ?? 1), "all answers are sent; it must equal `n`"],
@@ -323,6 +324,11 @@ function unsupported(param: string, why: string): AppError {
 
 function isEmptyArray(value: unknown): boolean {
   return Array.isArray(value) && value.length === 0;
+}
+
+function isImplicitCache(value: unknown): boolean {
+  const { mode } = Object(value) as Record<string, unknown>;
+  return mode == null || mode === "implicit";
 }
 
 function isTextOnly(value: unknown): boolean {

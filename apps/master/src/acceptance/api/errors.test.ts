@@ -133,6 +133,7 @@ describe("the official client's typed errors", () => {
     [{ verbosity: "low" }, "verbosity"],
     [{ store: true }, "store"],
     [{ prompt_cache_retention: "24h" }, "prompt_cache_retention"],
+    [{ prompt_cache_options: { mode: "explicit" } }, "prompt_cache_options"],
   ])("BadRequestError for %j, which is not supported", async (members, param) => {
     const error = await errorOf(create(members), OpenAI.BadRequestError);
     expect(error).toMatchObject({ code: "unsupported_parameter", param });

@@ -199,6 +199,7 @@ describe("parameters: one without effect is accepted if it asks for the default"
     { metadata: { ...labels(15), ["k".repeat(64)]: "v".repeat(512) } },
     { prompt_cache_key: "k" },
     { prompt_cache_retention: "in_memory" },
+    { prompt_cache_options: { mode: "implicit", ttl: "30m" } },
     { a_field_of_next_year: { deep: [1] } },
   ])("%j", async (extra) => {
     expect(await requestFor(extra)).toBeDefined();

@@ -2,12 +2,13 @@ import { AppError } from "@heddle/base/errors";
 import type { ItemList, ResponseItem } from "@heddle/contracts/api/responses/items";
 import type { ItemsQuery } from "@heddle/contracts/api/responses/operations";
 
-/** A page of the items, which are in the order of their age. */
+/** A page of the items, oldest first; one that is there several times, by references, is listed once. */
 export function itemPage(
   items: readonly ResponseItem[],
   { limit, order, after }: ItemsQuery,
 ): ItemList {
-  const ordered = order === "asc" ? items : items.toReversed();
+  const unique = [...new Map(items.map((item) => [item.id, item])).values()];
+  const ordered = order === "asc" ? unique : unique.reverse();
   const last = after === undefined ? -1 : ordered.findIndex(({ id }) => id === after);
   if (after !== undefined && last < 0) {
     const message = `Invalid value for 'after': no item of the list has the id '${after}'.`;

@@ -65,24 +65,36 @@ export class ResponseContext {
     return { own, all, storedChars: chars.sum };
   }
 
+  /** The items that a response was asked with: its own, behind those of its chain that are still stored. */
+  async inputOf(owner: string, { head, input }: StoredResponse): Promise<readonly ResponseItem[]> {
+    const find = async (id: string) => (await this.#responses.find(owner, id))?.stored;
+    return [...(await this.#chain(head.previous_response_id, new StoredChars(), find)), ...input];
+  }
+
   async #before(
     owner: string,
     { previous_response_id, conversation }: Asked,
     chars: StoredChars,
   ): Promise<readonly ResponseItem[]> {
-    if (previous_response_id != null) return this.#chain(owner, previous_response_id, chars);
+    if (previous_response_id != null) {
+      return this.#chain(previous_response_id, chars, (id) => this.#link(owner, id));
+    }
     if (conversation == null) return [];
     const { items } = await this.#conversations.get(owner, conversationId(conversation));
     chars.add(items, "conversation");
     return items;
   }
 
-  /** The items of the response and of all before it, the oldest first. */
-  async #chain(owner: string, last: string, chars: StoredChars): Promise<readonly ResponseItem[]> {
+  /** The items of the response and of all before it that are found, the oldest first. */
+  async #chain(
+    last: string | null,
+    chars: StoredChars,
+    find: (id: string) => Promise<StoredResponse | undefined>,
+  ): Promise<readonly ResponseItem[]> {
     const links: (readonly ResponseItem[])[] = [];
-    for (let id: string | null = last; id !== null; ) {
-      const stored: StoredResponse = await this.#link(owner, id);
-      if (stored.head.conversation !== null && id !== last) break;
+    for (let id = last; id !== null; ) {
+      const stored: StoredResponse | undefined = await find(id);
+      if (!stored) break;
       const items = itemsOfStored(stored);
       chars.add(items, "previous_response_id");
       links.push(items);

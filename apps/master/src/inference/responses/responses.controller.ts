@@ -13,6 +13,7 @@ import { Serves } from "../../http/serves.ts";
 import { BackgroundResponses } from "./background-responses.ts";
 import { itemPage } from "./item-page.ts";
 import { ResponseCalls } from "./response-calls.ts";
+import { ResponseContext } from "./response-context.ts";
 import { ResponseRelay } from "./response-relay.ts";
 import { StoredSource } from "./response-source.ts";
 import { type KeptResponse, ResponseStore, shown } from "./response-store.ts";
@@ -24,6 +25,7 @@ export class ResponsesController {
   readonly #responses: ResponseCalls;
   readonly #background: BackgroundResponses;
   readonly #store: ResponseStore;
+  readonly #context: ResponseContext;
   readonly #relay: ResponseRelay;
   readonly #streams: ResponseStreams;
   readonly #tokens: ResponseTokens;
@@ -32,6 +34,7 @@ export class ResponsesController {
     @Inject(ResponseCalls) responses: ResponseCalls,
     @Inject(BackgroundResponses) background: BackgroundResponses,
     @Inject(ResponseStore) store: ResponseStore,
+    @Inject(ResponseContext) context: ResponseContext,
     @Inject(ResponseRelay) relay: ResponseRelay,
     @Inject(ResponseStreams) streams: ResponseStreams,
     @Inject(ResponseTokens) tokens: ResponseTokens,
@@ -39,6 +42,7 @@ export class ResponsesController {
     this.#responses = responses;
     this.#background = background;
     this.#store = store;
+    this.#context = context;
     this.#relay = relay;
     this.#streams = streams;
     this.#tokens = tokens;
@@ -99,8 +103,8 @@ export class ResponsesController {
   ): Promise<ItemList> {
     const owner = this.#store.ownerOf(request.caller);
     const running = this.#background.find(id, owner);
-    const { input } = running?.stored ?? (await this.#store.get(owner, id)).stored;
-    return itemPage(input, query);
+    const stored = running?.stored ?? (await this.#store.get(owner, id)).stored;
+    return itemPage(await this.#context.inputOf(owner, stored), query);
   }
 
   @Serves(responseOperations.inputTokens)

@@ -133,6 +133,34 @@ describe("responses: those that continue from others", () => {
     expect(messages.some((text) => text === "rule 0")).toBe(false);
   });
 
+  it("list what they continue from with their input, each item once", async () => {
+    const first = await openai.responses.create({ ...hello, input: "a" });
+    const reference = { type: "item_reference" as const, id: first.output[0]?.id ?? "" };
+    const second = await openai.responses.create({
+      ...hello,
+      previous_response_id: first.id,
+      input: [reference, { role: "user", content: "b" }, reference, { role: "user", content: "c" }],
+    });
+    const { id } = await openai.responses.create({
+      ...hello,
+      previous_response_id: second.id,
+      input: "d",
+    });
+    const listed = async () => {
+      const texts: (string | undefined)[] = [];
+      const page = { limit: 1, order: "asc" as const };
+      for await (const item of openai.responses.inputItems.list(id, page)) {
+        const [content] = item.type === "message" ? item.content : [];
+        texts.push(content && "text" in content ? content.text : undefined);
+      }
+      return texts;
+    };
+    const [answer, next] = [first.output_text, second.output_text];
+    expect(await listed()).toEqual(["a", answer, "b", "c", next, "d"]);
+    await openai.responses.delete(first.id);
+    expect(await listed()).toEqual([answer, "b", "c", next, "d"]);
+  });
+
   it("take an item by its id, and name what is not there", async () => {
     const { output } = await openai.responses.create(hello);
     const reference = { type: "item_reference" as const, id: output[0]?.id ?? "" };

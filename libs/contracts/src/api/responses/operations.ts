@@ -77,7 +77,7 @@ export const responseOperations = {
     method: "GET",
     path: `${PATH}/{id}/input_items`,
     permission: PERMISSION,
-    summary: "Lists the items of a stored response's input.",
+    summary: "Lists the items that a stored response was asked with, its chain's included.",
     query: itemsQuery,
     replies: { 200: json(itemList) },
   },

@@ -157,7 +157,6 @@ const REFUSED: readonly (readonly [
   ["text.verbosity", is("medium"), "the verbosity cannot be chosen"],
   ["prompt", is(undefined), "stored prompts are not supported; send their text"],
   ["context_management", is(undefined), "contexts are not compacted"],
-  ["prompt_cache_options.mode", is("implicit"), "the prefix cache needs no marks"],
 ];
 
 /** Parses a body; throws an AppError that names the first fault in `param`. */
