@@ -1,7 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ResponseEvent } from "@heddle/contracts/api/responses/response";
 import { ResponseBuilder, type ResponseHead, type ResponseUpdate } from "./response-builder.ts";
-import type { ResponseRelay } from "./response-relay.ts";
 import type { KeptResponse, ResponseStore } from "./response-store.ts";
 
 /** A response whose events can be read while it runs. */
@@ -35,13 +34,11 @@ const POLL_MS = 1_000;
 /** A stored response; one that runs on another master is followed there. */
 export class StoredSource implements ResponseSource {
   readonly #store: ResponseStore;
-  readonly #relay: ResponseRelay;
   readonly #owner: string;
   readonly #kept: KeptResponse;
 
-  constructor(store: ResponseStore, relay: ResponseRelay, owner: string, kept: KeptResponse) {
+  constructor(store: ResponseStore, owner: string, kept: KeptResponse) {
     this.#store = store;
-    this.#relay = relay;
     this.#owner = owner;
     this.#kept = kept;
   }
@@ -74,7 +71,11 @@ export class StoredSource implements ResponseSource {
     signal: AbortSignal,
   ): AsyncGenerator<ResponseUpdate, void> {
     try {
-      yield* this.#relay.follow(master, { id: this.head.id, owner: this.#owner, from }, signal);
+      yield* this.#store.relay.follow(
+        master,
+        { id: this.head.id, owner: this.#owner, from },
+        signal,
+      );
     } catch {
       signal.throwIfAborted();
     }

@@ -45,7 +45,8 @@ const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reason
 /** Responses in the masters' store. Each caller sees those of its own key and its successors. */
 export class ResponseStore {
   readonly #documents: Documents;
-  readonly #relay: ResponseRelay;
+  /** To the masters that run others. */
+  readonly relay: ResponseRelay;
   readonly #control: ControlPlane;
   readonly #masterId: string;
   readonly #deadlineMs: number;
@@ -61,7 +62,7 @@ export class ResponseStore {
     @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "deadlineMs">,
   ) {
     this.#documents = documents;
-    this.#relay = relay;
+    this.relay = relay;
     this.#control = control;
     this.#masterId = config.masterId;
     this.#deadlineMs = config.deadlineMs;
@@ -115,7 +116,7 @@ export class ResponseStore {
       return isHere ? kept : this.#ended(owner, id);
     }
     if (Date.now() > this.#lastMs(kept.stored)) return this.#ended(owner, id);
-    const look = await this.#relay.look(master, id, owner);
+    const look = await this.relay.look(master, id, owner);
     if (look === "lost") return this.#ended(owner, id);
     const stored = look === "unknown" ? kept.stored : { ...kept.stored, ...look };
     return { ...kept, stored, master };

@@ -14,7 +14,6 @@ import { BackgroundResponses } from "./background-responses.ts";
 import { itemPage } from "./item-page.ts";
 import { ResponseCalls } from "./response-calls.ts";
 import { ResponseContext } from "./response-context.ts";
-import { ResponseRelay } from "./response-relay.ts";
 import { StoredSource } from "./response-source.ts";
 import { type KeptResponse, ResponseStore, shown } from "./response-store.ts";
 import { ResponseStreams } from "./response-streams.ts";
@@ -26,7 +25,6 @@ export class ResponsesController {
   readonly #background: BackgroundResponses;
   readonly #store: ResponseStore;
   readonly #context: ResponseContext;
-  readonly #relay: ResponseRelay;
   readonly #streams: ResponseStreams;
   readonly #tokens: ResponseTokens;
 
@@ -35,7 +33,6 @@ export class ResponsesController {
     @Inject(BackgroundResponses) background: BackgroundResponses,
     @Inject(ResponseStore) store: ResponseStore,
     @Inject(ResponseContext) context: ResponseContext,
-    @Inject(ResponseRelay) relay: ResponseRelay,
     @Inject(ResponseStreams) streams: ResponseStreams,
     @Inject(ResponseTokens) tokens: ResponseTokens,
   ) {
@@ -43,7 +40,6 @@ export class ResponsesController {
     this.#background = background;
     this.#store = store;
     this.#context = context;
-    this.#relay = relay;
     this.#streams = streams;
     this.#tokens = tokens;
   }
@@ -72,8 +68,7 @@ export class ResponsesController {
       await reply.send(shown(running?.stored ?? (kept as KeptResponse).stored));
       return;
     }
-    const source =
-      running ?? new StoredSource(this.#store, this.#relay, owner, kept as KeptResponse);
+    const source = running ?? new StoredSource(this.#store, owner, kept as KeptResponse);
     await this.#streams.send(request, reply, source, { after, isPadded });
   }
 
