@@ -100,6 +100,12 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     const page = await rig.open(path);
     await title(page, "Overview");
     expect(page.url()).toBe(`${rig.url}/console/`);
+    await page.getByRole("link", { name: "Chat with a model" }).click();
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText(/first token after .* tokens\/s/).waitFor();
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByRole("button", { name: "Run an example job" }).click();
+    await title(page, /hello/);
     const second = await rig.open(path);
     await second.getByText(/This sign-in link was used already/).waitFor();
     rig.errors.length = 0;
@@ -283,6 +289,7 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await page.getByRole("link", { name: "Overview" }).click();
     await page.getByText("Jobs by state").waitFor();
     expect(await page.getByRole("heading", { name: "Models" }).count()).toBe(0);
+    expect(await page.getByText(/Chat with a model|Run an example job/).count()).toBe(0);
     await page.getByRole("link", { name: "Settings" }).click();
     await page.getByText("max_concurrent_jobs").waitFor();
     for (const name of ["Secrets", "API keys"]) {

@@ -69,6 +69,8 @@ export const STRINGS = {
     failed: "That failed",
   },
   overview: {
+    chat: "Chat with a model",
+    runExample: "Run an example job",
     health: "Control plane",
     healthy: { ok: "Healthy", degraded: "Degraded", unavailable: "Unavailable" },
     masters: (reachable: number, voters: number) => `${reachable} of ${voters} masters reachable`,

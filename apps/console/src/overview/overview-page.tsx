@@ -6,6 +6,9 @@ import { useLiveEvents } from "../data/live-events.ts";
 import { isEndedState, metricsQuery, modelsQuery, statusQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
+import { EXAMPLE_SPEC } from "../submit/spec-fields.ts";
+import { useSubmit } from "../submit/use-submit.ts";
+import { ErrorNote } from "../ui/error-note.tsx";
 import { EventLine } from "../ui/event-line.tsx";
 import { formatCompact, formatCount, formatPercent } from "../ui/format.ts";
 import { Card, PageHead, Waiting } from "../ui/parts.tsx";
@@ -25,7 +28,9 @@ export function OverviewPage() {
   const error = status.error ?? metrics.error;
   return (
     <div className="page">
-      <PageHead title={STRINGS.pages.overview} />
+      <PageHead title={STRINGS.pages.overview}>
+        <FirstSteps />
+      </PageHead>
       {status.data && metrics.data ? (
         <Figures status={status.data} metrics={metrics.data} />
       ) : (
@@ -36,6 +41,28 @@ export function OverviewPage() {
         <RecentCard />
       </div>
     </div>
+  );
+}
+
+/** What a new cluster is tried with. */
+function FirstSteps() {
+  const mayChat = useMay("inference:create");
+  const mayCreate = useMay("jobs:create");
+  const { submit, isBusy, error } = useSubmit();
+  return (
+    <>
+      {error !== undefined && <ErrorNote error={error} />}
+      {mayChat && (
+        <Link className="button" to="/playground">
+          {STRINGS.overview.chat}
+        </Link>
+      )}
+      {mayCreate && (
+        <button type="button" disabled={isBusy} onClick={() => submit(EXAMPLE_SPEC)}>
+          {STRINGS.overview.runExample}
+        </button>
+      )}
+    </>
   );
 }
 

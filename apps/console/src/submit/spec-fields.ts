@@ -1,6 +1,13 @@
 import type { JobExplanation } from "@heddle/contracts/api/job-replies";
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 
+/** A job that runs anywhere. */
+export const EXAMPLE_SPEC: JobSpec = {
+  name: "hello",
+  command: 'for i in $(seq 10); do echo "hello $i"; sleep 1; done\n',
+  resources: { cpu_cores: 1, memory_gb: 1 },
+};
+
 /** Sets a field by its path, or removes it where there is no value; what becomes empty goes too. */
 export function withField(spec: JobSpec, path: readonly string[], value: unknown): JobSpec {
   return setAt({ ...spec }, path, value) as JobSpec;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { fieldAt, withChange, withField } from "./spec-fields.ts";
-import { EXAMPLE_SPEC, parseSpec, specText } from "./spec-text.ts";
+import { EXAMPLE_SPEC, fieldAt, withChange, withField } from "./spec-fields.ts";
+import { parseSpec, specText } from "./spec-text.ts";
 
 test("spec: a text in YAML and one in JSON are read, other texts have a fault", () => {
   const spec = { name: "a", command: "true" };

@@ -1,13 +1,6 @@
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import { parse, stringify } from "yaml";
 
-/** A job that runs anywhere. */
-export const EXAMPLE_SPEC: JobSpec = {
-  name: "hello",
-  command: 'for i in $(seq 10); do echo "hello $i"; sleep 1; done\n',
-  resources: { cpu_cores: 1, memory_gb: 1 },
-};
-
 type ParsedSpec = { readonly spec: JobSpec } | { readonly fault: string };
 
 /** The spec of a text in YAML, which JSON is too. The cluster checks its fields. */

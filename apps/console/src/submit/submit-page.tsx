@@ -1,6 +1,6 @@
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { jobQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
@@ -8,8 +8,10 @@ import { STRINGS } from "../strings.ts";
 import { ErrorNote } from "../ui/error-note.tsx";
 import { PageHead, Waiting } from "../ui/parts.tsx";
 import { DryRunCard } from "./dry-run.tsx";
+import { EXAMPLE_SPEC } from "./spec-fields.ts";
 import { SpecForm } from "./spec-form.tsx";
-import { EXAMPLE_SPEC, parseSpec, specText } from "./spec-text.ts";
+import { parseSpec, specText } from "./spec-text.ts";
+import { useSubmit } from "./use-submit.ts";
 
 const text = STRINGS.submit;
 /** The text is checked when it has not changed for this long. */
@@ -100,26 +102,6 @@ function SubmitForm({ first }: { readonly first: string }) {
       />
     </div>
   );
-}
-
-/** Submits a spec and opens the page of its job. */
-function useSubmit() {
-  const { heddle } = useSession();
-  const navigate = useNavigate();
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>();
-  const submit = async (spec: JobSpec) => {
-    setBusy(true);
-    setError(undefined);
-    try {
-      const { job_id } = await heddle.jobs.create(spec);
-      await navigate({ to: "/jobs/$id", params: { id: job_id }, search: { part: undefined } });
-    } catch (thrown) {
-      setError(thrown);
-      setBusy(false);
-    }
-  };
-  return { submit, isBusy, error };
 }
 
 /** The value once it has not changed for a while. */
