@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { startArguments } from "@heddle/base/testing/programs";
 import { afterEach, beforeEach, expect, test } from "vitest";
 
@@ -56,6 +57,17 @@ test("worker: serves its metrics and health where its ready line says", async ()
   expect(await (await fetch(new URL("/healthz", metrics))).text()).toBe("ok\n");
   expect((await fetch(new URL("/other", metrics))).status).toBe(404);
   expect((await fetch(metrics, { method: "POST" })).status).toBe(405);
+});
+
+test("worker: the plugin of its executor is in its metrics", async () => {
+  const from = fileURLToPath(new URL("../../../examples/plugins/local-jobs.mjs", import.meta.url));
+  const list = join(data, "plugins.json");
+  writeFileSync(list, JSON.stringify({ plugins: [{ from, processes: true }] }));
+  const executor = ["--executor", "local-jobs.groups", "--task-isolation", "optional"];
+  const { metrics = "" } = await start("ready", ["--plugins", list, ...executor]);
+  const text = await (await fetch(metrics)).text();
+  expect(text).toContain('heddle_plugin_up{plugin="local-jobs",service="worker"} 1');
+  expect(text).toMatch(/heddle_plugin_calls_total{plugin="local-jobs",service="worker"} [1-9]/);
 });
 
 test("worker: a taken metrics port is named, and the worker ends", async () => {

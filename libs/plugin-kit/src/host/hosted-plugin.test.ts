@@ -290,6 +290,22 @@ test("answers that are too large are faults of the call alone", async () => {
   expect((refused as AppError).message).toHaveLength(2_000);
 });
 
+test("secrets of its settings are in no log, state or answer, whatever it throws", async () => {
+  const secrets = ["canary-in-a-thrown-error", "canary-in-its-output", "canary-at-its-start"];
+  const [inThrown, inOutput, atStart] = secrets;
+  const config = { api_token: inThrown, nested: { passwords: [inOutput] } };
+  const schema = "config: z.object({ api_token: z.string(), nested: z.any() }),";
+  const body = "log(config.nested.passwords[0]); throw new Error(config.api_token);";
+  const plug = await start(plugin(body, {}, schema), { config });
+  await expect(call(plug)).rejects.toMatchObject({ code: "server_error" });
+  await eventually(async () => lines.some((line) => line.includes("***")), "it is logged");
+  const strict =
+    "config: z.object({ key: z.string().refine(() => false, { error: ({ input }) => input }) }),";
+  const refused = await start(plugin("", {}, strict), { config: { key: atStart } });
+  expect(refused.status()).toMatchObject({ state: "refused", reason: "config.key: ***" });
+  for (const secret of secrets) expect(lines.join(), secret).not.toContain(secret);
+});
+
 const REFUSALS = [
   ["its apiVersion is 2, and this master has 1", () => plugin("", { apiVersion: 2 })],
   ["its name is ../x", () => plugin("", { name: "../x" })],

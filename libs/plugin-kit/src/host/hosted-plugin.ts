@@ -1,5 +1,6 @@
 import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
+import { HiddenValues } from "@heddle/base/hidden-values";
 import type { Log } from "@heddle/observability/logger";
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import type { PluginHostKind } from "../plugin.ts";
@@ -68,6 +69,8 @@ const USED: Readonly<Record<PluginUser, Additions>> = {
 export class HostedPlugin {
   readonly entry: HostedEntry;
   readonly #log: Log;
+  /** Of its settings; its errors and its output may have them. */
+  readonly #hidden: HiddenValues;
   readonly #kind: PluginUser;
   readonly #pingMs: number | undefined;
   readonly #backoff = new Backoff(RESTART);
@@ -89,6 +92,7 @@ export class HostedPlugin {
   private constructor(entry: HostedEntry, log: Log, { kind = "master", pingMs }: HostOptions) {
     this.entry = entry;
     this.#log = log;
+    this.#hidden = new HiddenValues(secretsIn(entry.config));
     this.#kind = kind;
     this.#pingMs = pingMs;
   }
@@ -136,7 +140,8 @@ export class HostedPlugin {
   }
 
   /** It stays out of use until the process starts again. */
-  refuse(reason: string): void {
+  refuse(why: string): void {
+    const reason = this.#hidden.hide(why);
     this.#state = "refused";
     this.#reason = reason;
     this.#backend?.close();
@@ -186,7 +191,10 @@ export class HostedPlugin {
 
   async #load(): Promise<void> {
     const { entry } = this;
-    const log = (line: string) => this.#log.info({ plugin: this.name, line }, "a plugin's output");
+    const log = (text: string) => {
+      const line = this.#hidden.hide(text);
+      this.#log.info({ plugin: this.name, line }, "a plugin's output");
+    };
     const backend =
       entry.isolation === "none"
         ? await loadInline(entry, this.#kind, log)
@@ -228,7 +236,7 @@ export class HostedPlugin {
 
   #restartLater(reason: string): void {
     this.#state = "restarting";
-    this.#reason = reason;
+    this.#reason = this.#hidden.hide(reason);
     if (this.#closed) return;
     this.#timer = setTimeout(() => void this.#restart(), this.#backoff.nextMs());
     this.#timer.unref();
@@ -266,7 +274,9 @@ export class HostedPlugin {
     }
     if (thrown instanceof AppError) return thrown;
     this.#faults.threw++;
-    const detail = thrown instanceof PluginFault ? thrown.message : String(thrown);
+    const detail = this.#hidden.hide(
+      thrown instanceof PluginFault ? thrown.message : String(thrown),
+    );
     this.#log.warn({ plugin: this.name, detail }, "a plugin has thrown");
     return new AppError(
       "server_error",
@@ -276,4 +286,15 @@ export class HostedPlugin {
       },
     );
   }
+}
+
+const SECRET_NAME = /secret|token|password|passphrase|credential|authorization|key$/i;
+
+/** The texts of settings whose names say that they are secrets, at any depth. */
+function secretsIn(config: unknown, isSecret = false): string[] {
+  if (typeof config === "string") return isSecret ? [config] : [];
+  if (typeof config !== "object" || config === null) return [];
+  return Object.entries(config).flatMap(([name, value]) =>
+    secretsIn(value, isSecret || SECRET_NAME.test(name)),
+  );
 }
