@@ -103,10 +103,9 @@ function jsonSchemas(named: Readonly<Record<string, z.ZodType>>, io: "input" | "
   const schema = z.toJSONSchema(z.object(named), {
     io,
     unrepresentable: "any",
-    override: ({ zodSchema, jsonSchema }) => {
+    override: ({ jsonSchema }) => {
       // The pattern repeats what `format` says, at many times the length.
       if (jsonSchema.format !== undefined) delete jsonSchema.pattern;
-      Object.assign(jsonSchema, countedMap(zodSchema._zod.def));
     },
   });
   const text = JSON.stringify(schema).replaceAll('"#/$defs/', '"#/components/schemas/');
@@ -115,17 +114,6 @@ function jsonSchemas(named: Readonly<Record<string, z.ZodType>>, io: "input" | "
     readonly $defs?: Readonly<Record<string, Json>>;
   };
   return { schemas: properties, components: $defs };
-}
-
-/** The schema of a map whose entries are counted before they are checked: as input it may be anything. */
-function countedMap(def: z.core.$ZodTypeDef): object {
-  if (!isPipe(def) || def.in._zod.def.type !== "any") return {};
-  const { $schema: _, ...map } = z.toJSONSchema(def.out, { io: "input", unrepresentable: "any" });
-  return map;
-}
-
-function isPipe(def: z.core.$ZodTypeDef): def is z.core.$ZodPipeDef {
-  return def.type === "pipe";
 }
 
 function merged(

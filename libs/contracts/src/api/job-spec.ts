@@ -55,13 +55,12 @@ function boundedRecord<Key extends z.ZodType<string>, Value extends z.ZodType>(
   value: Value,
   max: number,
 ) {
-  return z
-    .any()
-    .refine((given) => entriesOf(given).length <= max, {
-      message: `expected at most ${max} entries`,
-      abort: true,
-    })
-    .pipe(z.record(key, value));
+  const map = z.record(key, value);
+  const counted = (given: z.input<typeof map>, context: z.RefinementCtx) => {
+    if (entriesOf(given).length > max) context.addIssue(`expected at most ${max} entries`);
+    return given;
+  };
+  return z.preprocess(counted, map);
 }
 
 function entriesOf(given: unknown): readonly string[] {

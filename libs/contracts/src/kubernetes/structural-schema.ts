@@ -25,23 +25,15 @@ const SAFE = Number.MAX_SAFE_INTEGER;
  * properties of their own: where the API takes several forms, any value passes here and the API decides.
  */
 export function structuralSchema(schema: z.ZodType): SchemaNode {
-  // A checked map is only known as a map in the output, what may be absent only in the input.
-  const [output, input] = (["output", "input"] as const).map(
-    (io) => z.toJSONSchema(schema, { io, unrepresentable: "any", reused: "inline" }) as SchemaNode,
-  );
-  return structural(output!, input!, { output: output!, input: input! });
+  const options = { io: "input", unrepresentable: "any", reused: "inline" } as const;
+  const root = z.toJSONSchema(schema, options) as SchemaNode;
+  return structural(root, root);
 }
 
-/** Where the references of either schema are resolved: a named one has other required fields as input. */
-interface Roots {
-  readonly output: SchemaNode;
-  readonly input: SchemaNode;
-}
-
-function structural(given: SchemaNode, asInput: SchemaNode, roots: Roots): SchemaNode {
-  const node = { ...resolved(given, roots.output) };
-  const input = resolved(asInput, roots.input);
-  const { required } = input;
+/** References are resolved in the root. */
+function structural(given: SchemaNode, root: SchemaNode): SchemaNode {
+  const node = resolved(given, root);
+  const { required } = node;
   const alternatives = node["anyOf"] ?? node["oneOf"] ?? node["allOf"];
   const description = node["description"] ?? given["description"];
   const about = description === undefined ? {} : { description };
@@ -61,31 +53,25 @@ function structural(given: SchemaNode, asInput: SchemaNode, roots: Roots): Schem
   const { pattern } = node;
   if (typeof pattern === "string" && !LOOKS_AROUND.test(pattern)) result["pattern"] = pattern;
   if (isNode(node["items"])) {
-    result["items"] = structural(node["items"], nodeOf(input["items"]), roots);
+    result["items"] = structural(node["items"], root);
   }
-  if (node["type"] === "object") addFields(result, node, input, roots);
+  if (node["type"] === "object") addFields(result, node, root);
   if (Array.isArray(required) && required.length > 0) result["required"] = required;
   return result;
 }
 
-function addFields(
-  result: Record<string, unknown>,
-  node: SchemaNode,
-  input: SchemaNode,
-  roots: Roots,
-): void {
+function addFields(result: Record<string, unknown>, node: SchemaNode, root: SchemaNode): void {
   const { properties, additionalProperties } = node;
   if (isNode(properties)) {
-    const inputs = nodeOf(input["properties"]);
     result["properties"] = Object.fromEntries(
       Object.entries(properties).map(([name, property]) => [
         name,
-        structural(nodeOf(property), nodeOf(inputs[name]), roots),
+        structural(nodeOf(property), root),
       ]),
     );
     return;
   }
-  const values = structural(nodeOf(additionalProperties), {}, roots);
+  const values = structural(nodeOf(additionalProperties), root);
   const isOpen = values["x-kubernetes-preserve-unknown-fields"] === true;
   if (isOpen) result["x-kubernetes-preserve-unknown-fields"] = true;
   else result["additionalProperties"] = values;
