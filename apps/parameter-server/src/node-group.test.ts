@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DataConnection } from "@heddle/parameters/data-plane/data-connection";
 import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
@@ -111,6 +112,27 @@ test("node group: all tasks learn that a server is lost, also later ones", async
   await expect(late?.pull(own())).rejects.toMatchObject(lost);
   await closed;
   await Promise.all([waiting, late].map((client) => client?.close()));
+});
+
+test("node group: a leading task that closes ends its node's connections", async () => {
+  const job = jobOn(servers);
+  await openShards(job);
+  const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
+  const options = { ...job, rank: 0, host: "127.0.0.1" };
+  const members = [0, 1].map((member) =>
+    joinNodeGroup(options, { member, members: 2, socketPath }),
+  );
+  const [leader, other] = await Promise.all(members);
+  clients.push(other!);
+  await leader?.servers?.initialize(tensors(() => 0));
+  const asked = expect(other?.pull(tensors(() => 0))).rejects.toMatchObject({
+    code: "unavailable",
+  });
+  await leader?.close();
+  const later = DataConnection.open(`unix:${socketPath}`, job.spec.jobToken, job.signal);
+  await expect(later).rejects.toThrow("cannot connect");
+  await asked;
+  await expect(leader?.servers?.pull(tensors(() => 0))).rejects.toThrow();
 });
 
 test("node group: a task with another model of equal length is refused", async () => {

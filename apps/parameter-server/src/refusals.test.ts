@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -423,4 +423,27 @@ test("restore: damaged checkpoints alone are a fault of the data, not missing on
   ] as const) {
     await expect(restoreShards(again, checkpoints)).rejects.toMatchObject({ code });
   }
+});
+
+// holds: ps-checkpoints
+test("restore: pieces of two versions are refused where each shard reads one", async () => {
+  const pair = await Promise.all([startServer(), startServer()]);
+  const job = jobOn(pair.map(({ address }) => address));
+  await openShards(job);
+  const client = await joinJob(job, 0);
+  await client.initialize(ones);
+  await checkpointShards(job, "v0");
+  await client.push(ones, terms);
+  expect(await client.pull(tensors(() => 0))).toBe(1);
+  const mixed = await checkpointShards(job, "v1");
+  for (const { dataDirectory } of pair) {
+    const pieceOf = (name: string) =>
+      join(dataDirectory, "checkpoints", job.spec.jobId, name, "1.shard");
+    writeFileSync(pieceOf("v1"), readFileSync(pieceOf("v0")));
+  }
+  const again = { ...job, spec: { ...job.spec, attempt: 2, jobToken: randomBytes(32) } };
+  await expect(restoreShards(again, [mixed])).rejects.toMatchObject({
+    code: "invalid_value",
+    message: expect.stringMatching(/pieces of the versions (0 and 1|1 and 0) in the shards/),
+  });
 });

@@ -1,9 +1,9 @@
 import { getEventListeners, once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer, Socket } from "node:net";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import { eventually } from "@heddle/base/testing/eventually";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import { DataConnection } from "./data-connection.ts";
 import { dataHelloFrame, HEAD_BYTES, requestFrame } from "./data-frames.ts";
 import { type DataAnswer, DataListener, type DataListenerOptions } from "./data-listener.ts";
@@ -98,6 +98,18 @@ test("data: short and long pieces arrive whole and in order, over TCP as well", 
   );
   expect(at).toBe(whole.length);
   expect(whole.equals(memory.subarray(0, at))).toBe(true);
+});
+
+test("data: short pieces are written together, about half a MiB at a time", async () => {
+  const pieces = Array.from({ length: 1_500 }, () => new Uint8Array(1_000));
+  const { target } = await listening(async () => answerOf(...pieces));
+  const connection = await connected(target);
+  const write = vi.spyOn(Socket.prototype, "write");
+  onTestFinished(() => write.mockRestore());
+  const sink = { begin: () => undefined, space: () => new Uint8Array(2 ** 16), filled: () => {} };
+  await connection.request({}, sink, never);
+  const lengths = write.mock.calls.map(([bytes]) => bytes.length);
+  expect(lengths.filter((length) => length >= 1_000)).toEqual([525_000, 525_000, 450_000]);
 });
 
 test("data: an answer without bytes ends with its head", async () => {

@@ -33,7 +33,7 @@ export class PartSource {
   #certificate = "";
   #clock = -1;
   #parts: ReadonlyMap<number, EncodedPart> = new Map();
-  #addresses: readonly string[] = [];
+  readonly #addresses: string[] = [];
 
   private constructor(options: PartSourceOptions) {
     this.#options = options;
@@ -45,9 +45,7 @@ export class PartSource {
 
   static async start(options: PartSourceOptions): Promise<PartSource> {
     const source = new PartSource(options);
-    const addresses: string[] = [];
-    for (const path of options.paths) addresses.push(await source.#listen(path));
-    source.#addresses = addresses;
+    for (const path of options.paths) source.#addresses.push(await source.#listen(path));
     return source;
   }
 
