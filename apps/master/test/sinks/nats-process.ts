@@ -2,15 +2,20 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { eventually } from "@heddle/base/testing/eventually";
 import { NatsConnection } from "../../src/control-plane/event-log/sinks/nats-connection.ts";
 
+/** Stored events come back in base64. */
+const MAX_FRAME_BYTES = 1024 * 1024;
+
 /** A server of NATS with JetStream, or why there is none. */
 export class NatsProcess {
   readonly port: number;
   readonly #folder: string;
+  readonly #flags: readonly string[];
   #child: ChildProcess | undefined;
 
-  constructor(port: number, folder: string) {
+  constructor(port: number, folder: string, flags: readonly string[] = []) {
     this.port = port;
     this.#folder = folder;
+    this.#flags = flags;
   }
 
   static readonly program = process.env["HEDDLE_NATS_SERVER"] ?? "nats-server";
@@ -23,7 +28,7 @@ export class NatsProcess {
 
   async start(): Promise<void> {
     const place = ["-a", "127.0.0.1", "-p", String(this.port), "-sd", this.#folder];
-    const flags = [...place, "-js", "--user", "u", "--pass", "p"];
+    const flags = [...place, "-js", "--user", "u", "--pass", "p", ...this.#flags];
     this.#child = spawn(NatsProcess.program, flags, { stdio: "ignore" });
     await eventually(async () => {
       const opened = await this.connect(() => undefined).catch(() => undefined);
@@ -33,8 +38,8 @@ export class NatsProcess {
   }
 
   connect(onMessage: (to: string, headers: string, payload: string) => void, user = "u") {
-    const server = { host: "127.0.0.1", port: this.port, tls: false, user, password: "p" };
-    return NatsConnection.open(server, "_INBOX.test", onMessage);
+    const server = { host: "localhost", port: this.port, tls: false, user, password: "p" };
+    return NatsConnection.open(server, "_INBOX.test", onMessage, MAX_FRAME_BYTES);
   }
 
   /** A call of JetStream's API. */
@@ -42,9 +47,12 @@ export class NatsProcess {
     const { promise, resolve } = Promise.withResolvers<string>();
     const connection = await this.connect((_to, _headers, payload) => resolve(payload));
     connection.publish(`$JS.API.${subject}`, "_INBOX.test.1", "", JSON.stringify(body));
-    const reply = JSON.parse(await promise) as Record<string, unknown>;
-    connection.close();
-    return reply;
+    try {
+      const reply = await Promise.race([promise, connection.ended]);
+      return JSON.parse(reply) as Record<string, unknown>;
+    } finally {
+      connection.close();
+    }
   }
 
   /** The messages of a stream, in its order. */

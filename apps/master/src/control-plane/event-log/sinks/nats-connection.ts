@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { connect as connectTcp, type Socket } from "node:net";
+import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { AppError } from "@heddle/base/errors";
 
@@ -14,7 +14,7 @@ export interface NatsServer {
 }
 
 const CONNECT_MS = 10_000;
-/** Of one message of the server; acknowledgements are short. */
+/** Of one message of the server, unless its caller expects more; acknowledgements are short. */
 const MAX_FRAME_BYTES = 64 * 1024;
 
 interface ServerInfo {
@@ -29,15 +29,17 @@ type OnMessage = (subject: string, headers: string, payload: string) => void;
 export class NatsConnection {
   readonly #socket: Socket;
   readonly #onMessage: OnMessage;
+  readonly #maxFrameBytes: number;
   readonly #ended = Promise.withResolvers<never>();
   #pending: Buffer = Buffer.alloc(0);
   #pong = Promise.withResolvers<void>();
   #fault: AppError | undefined;
 
-  private constructor(socket: Socket, rest: Buffer, onMessage: OnMessage) {
+  private constructor(socket: Socket, rest: Buffer, onMessage: OnMessage, maxFrameBytes: number) {
     this.#socket = socket;
     this.#pending = rest;
     this.#onMessage = onMessage;
+    this.#maxFrameBytes = maxFrameBytes;
     this.#ended.promise.catch(() => undefined);
     socket.on("data", (bytes: Buffer) => this.#take(bytes));
     socket.once("error", (error) => this.#end(error.message));
@@ -49,6 +51,7 @@ export class NatsConnection {
     server: NatsServer,
     inbox: string,
     onMessage: OnMessage,
+    maxFrameBytes = MAX_FRAME_BYTES,
   ): Promise<NatsConnection> {
     const plain = connectTcp({ host: server.host, port: server.port });
     const timer = setTimeout(() => {
@@ -60,11 +63,13 @@ export class NatsConnection {
       const isTls = server.tls || info.tls_required === true;
       let socket: Socket = plain;
       if (isTls) {
-        const secured = connectTls({ socket: plain, servername: server.host });
+        // An address is verified, but no name to ask for.
+        const name = isIP(server.host) ? {} : { servername: server.host };
+        const secured = connectTls({ socket: plain, host: server.host, ...name });
         await once(secured, "secureConnect");
         socket = secured;
       }
-      const connection = new NatsConnection(socket, rest, onMessage);
+      const connection = new NatsConnection(socket, rest, onMessage, maxFrameBytes);
       const { user, password: pass, token } = server;
       const options = {
         verbose: false,
@@ -124,7 +129,7 @@ export class NatsConnection {
       if (used === 0) break;
       this.#pending = this.#pending.subarray(used);
     }
-    if (this.#pending.byteLength > MAX_FRAME_BYTES)
+    if (this.#pending.byteLength > this.#maxFrameBytes)
       this.#end("it sent a message that is too large");
   }
 
@@ -138,7 +143,7 @@ export class NatsConnection {
     if (verb === "MSG" || verb === "HMSG") {
       const total = Number(words.at(-1));
       const whole = end + 2 + total + 2;
-      if (!(total <= MAX_FRAME_BYTES)) this.#end("it sent a message that is too large");
+      if (!(total <= this.#maxFrameBytes)) this.#end("it sent a message that is too large");
       if (this.#fault || this.#pending.byteLength < whole) return 0;
       const body = this.#pending.subarray(end + 2, end + 2 + total);
       const head = verb === "HMSG" ? Number(words.at(-2)) : 0;

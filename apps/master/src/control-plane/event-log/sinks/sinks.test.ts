@@ -1,10 +1,20 @@
 // holds: events-sinks
 
-import { appendFileSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import {
+  appendFileSync,
+  globSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { startS3Server } from "@heddle/base/testing/s3-server";
+import { createOwnCertificate } from "@heddle/pki/certificate-authority";
 import { expect, onTestFinished, test } from "vitest";
 import { NatsProcess } from "../../../../test/sinks/nats-process.ts";
 import { FileSink } from "./file-sink.ts";
@@ -113,39 +123,84 @@ test("sinks: what is no sink is refused with the form", () => {
   expect(() => openSinks(many, ORIGIN)).toThrow("at most 16");
 });
 
-test("NATS sink: a stream has each event once, also after repeats and a restart", {
-  timeout: 60_000,
-}, async ({ skip }) => {
-  const problem = NatsProcess.problem();
-  if (problem) {
-    process.stdout.write(`skipped: events to a server of NATS: ${problem}\n`);
-    skip(problem);
-  }
-  const nats = new NatsProcess(await freePort(), temporary());
-  onTestFinished(() => nats.end("SIGKILL"));
-  await nats.start();
-  const env = { NATS_USER: "u", NATS_PASSWORD: "p" };
-  const url = `nats://127.0.0.1:${nats.port}/heddle.events`;
-  const sink = openSinks([url], ORIGIN, env)[0] as LogSink;
-  onTestFinished(() => sink.close());
-  await expect(sink.write(batch(0, 2))).rejects.toThrow("no JetStream stream takes heddle.events");
-  const stream = { name: "AUDIT", subjects: ["heddle.events"], storage: "file" };
-  expect(await nats.ask("STREAM.CREATE.AUDIT", stream)).not.toHaveProperty("error");
-  await sink.write(batch(0, 1_000));
-  await sink.write(batch(990, 20));
-  await nats.end("SIGKILL");
-  await expect(sink.write(batch(1_010, 5))).rejects.toThrow(/127\.0\.0\.1|gone/);
-  await nats.start();
-  await sink.write(batch(1_005, 10));
-  const { state } = await nats.ask("STREAM.INFO.AUDIT", {});
-  expect(state).toMatchObject({ messages: 1_015 });
-  const found: number[] = [];
-  for (const seq of [1, 500, 1_015]) {
-    const reply = await nats.ask("STREAM.MSG.GET.AUDIT", { seq });
-    const { data } = reply["message"] as { data: string };
-    found.push(...sequencesOf(Buffer.from(data, "base64").toString()));
-  }
-  expect(found).toEqual([0, 499, 1_014]);
-  const denied = openSinks([url], ORIGIN, { ...env, NATS_PASSWORD: "x" })[0] as LogSink;
-  await expect(denied.write(batch(0, 1))).rejects.toThrow(/Authorization/i);
-});
+const noNats = NatsProcess.problem();
+if (noNats) process.stdout.write(`skipped: events to a server of NATS: ${noNats}\n`);
+const natsTest = test.skipIf(noNats !== undefined);
+
+natsTest(
+  "NATS sink: a stream has each event once, also after repeats and a restart",
+  {
+    timeout: 60_000,
+  },
+  async () => {
+    const nats = new NatsProcess(await freePort(), temporary());
+    onTestFinished(() => nats.end("SIGKILL"));
+    await nats.start();
+    const env = { NATS_USER: "u", NATS_PASSWORD: "p" };
+    const url = `nats://127.0.0.1:${nats.port}/heddle.events`;
+    const sink = openSinks([url], ORIGIN, env)[0] as LogSink;
+    onTestFinished(() => sink.close());
+    await expect(sink.write(batch(0, 2))).rejects.toThrow(
+      "no JetStream stream takes heddle.events",
+    );
+    const stream = { name: "AUDIT", subjects: ["heddle.events"], storage: "file" };
+    expect(await nats.ask("STREAM.CREATE.AUDIT", stream)).not.toHaveProperty("error");
+    await sink.write(batch(0, 1_000));
+    await sink.write(batch(990, 20));
+    await nats.end("SIGKILL");
+    await expect(sink.write(batch(1_010, 5))).rejects.toThrow(/127\.0\.0\.1|gone/);
+    await nats.start();
+    await sink.write(batch(1_005, 10));
+    const { state } = await nats.ask("STREAM.INFO.AUDIT", {});
+    expect(state).toMatchObject({ messages: 1_015 });
+    const found: number[] = [];
+    for (const seq of [1, 500, 1_015]) {
+      const reply = await nats.ask("STREAM.MSG.GET.AUDIT", { seq });
+      const { data } = reply["message"] as { data: string };
+      found.push(...sequencesOf(Buffer.from(data, "base64").toString()));
+    }
+    expect(found).toEqual([0, 499, 1_014]);
+    const denied = openSinks([url], ORIGIN, { ...env, NATS_PASSWORD: "x" })[0] as LogSink;
+    await expect(denied.write(batch(0, 1))).rejects.toThrow(/Authorization/i);
+  },
+);
+
+natsTest(
+  "NATS sink: TLS is asked for, and the server's certificate is verified",
+  {
+    timeout: 60_000,
+  },
+  async () => {
+    const folder = temporary();
+    const own = await createOwnCertificate(["localhost"]);
+    const files = { tlscert: own.certificate, tlskey: own.privateKey };
+    const flags = Object.entries(files).flatMap(([flag, pem]) => {
+      writeFileSync(join(folder, flag), pem);
+      return [`--${flag}`, join(folder, flag)];
+    });
+    const trusted = getCACertificates("default");
+    onTestFinished(() => setDefaultCACertificates(trusted));
+    setDefaultCACertificates([...trusted, own.certificate]);
+    const port = await freePort();
+    const nats = new NatsProcess(port, join(folder, "stream"), ["--tls", ...flags]);
+    onTestFinished(() => nats.end("SIGKILL"));
+    await nats.start();
+    await nats.ask("STREAM.CREATE.AUDIT", { name: "AUDIT", subjects: ["heddle.events"] });
+    const env = { NATS_USER: "u", NATS_PASSWORD: "p" };
+    const sinkAt = (url: string) => {
+      const sink = openSinks([url], ORIGIN, env)[0] as LogSink;
+      onTestFinished(() => sink.close());
+      return sink;
+    };
+    await sinkAt(`tls://localhost:${port}/heddle.events`).write(batch(0, 3));
+    expect(await nats.stored("AUDIT")).toEqual(batch(0, 3).texts);
+    // The certificate has another name.
+    const otherName = sinkAt(`tls://127.0.0.1:${port}/heddle.events`).write(batch(3, 1));
+    await expect(otherName).rejects.toThrow(/does not match certificate/);
+    setDefaultCACertificates(trusted);
+    for (const scheme of ["tls", "nats"]) {
+      const distrusted = sinkAt(`${scheme}://localhost:${port}/heddle.events`).write(batch(3, 1));
+      await expect(distrusted).rejects.toThrow(/self-signed certificate/);
+    }
+  },
+);
