@@ -154,6 +154,11 @@ function addWorkers(program: Command, lazy: Lazy): void {
     .description("cancel a drain")
     .argument("<worker>", "worker id or name")
     .action(lazy(async () => (await import("./commands/workers.ts")).resumeWorker));
+  workers
+    .command("revoke")
+    .description("revoke a node's certificates: masters refuse it until it joins again")
+    .argument("<worker>", "worker id or name")
+    .action(lazy(async () => (await import("./commands/workers.ts")).revokeWorker));
 }
 
 function addQueues(program: Command, lazy: Lazy): void {

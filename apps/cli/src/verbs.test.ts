@@ -97,6 +97,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "workers get": ["x"],
   "workers drain": ["x"],
   "workers resume": ["x"],
+  "workers revoke": ["x"],
   "queues list": [],
   "plugins list": [],
   "plugins inspect": ["x"],

@@ -52,7 +52,7 @@ export class ProcessCluster {
   readonly workers: ChildProcess[] = [];
   readonly #options: ClusterOptions;
   readonly #children = new Set<ChildProcess>();
-  #grpc = "";
+  grpc = "";
 
   private constructor(data: string, options: ClusterOptions) {
     this.data = data;
@@ -75,7 +75,7 @@ export class ProcessCluster {
   async startMaster(): Promise<void> {
     const ports = [
       ["--http-port", this.url ? new URL(this.url).port : "0"],
-      ["--grpc-port", this.#grpc ? new URL(`tcp://${this.#grpc}`).port : "0"],
+      ["--grpc-port", this.grpc ? new URL(`tcp://${this.grpc}`).port : "0"],
     ];
     const { child, ready } = await this.#spawn(MASTER, [
       "--data",
@@ -89,7 +89,7 @@ export class ProcessCluster {
     ]);
     this.master = child;
     this.url = ready.http;
-    this.#grpc = ready.grpc;
+    this.grpc = ready.grpc;
     this.adminKey = (await readFile(join(this.data, "key"), "utf8")).trim();
     this.openai = this.client(this.adminKey);
   }
@@ -111,7 +111,7 @@ export class ProcessCluster {
       "--models-cache",
       join(this.data, "cache"),
       "--masters",
-      this.#grpc,
+      this.grpc,
       ...this.#tokenFlags(),
       ...(this.#options.workerFlags ?? []),
       ...flags,
@@ -121,7 +121,7 @@ export class ProcessCluster {
   }
 
   /** `name` selects the data directory, as for a worker. */
-  async startParameterServer(name: string): Promise<ChildProcess> {
+  async startParameterServer(name: string, flags: readonly string[] = []): Promise<ChildProcess> {
     const { child } = await this.#spawn(PARAMETER_SERVER, [
       "--data",
       join(this.data, name),
@@ -132,8 +132,9 @@ export class ProcessCluster {
       "--grpc-port",
       "0",
       "--masters",
-      this.#grpc,
+      this.grpc,
       ...this.#tokenFlags(),
+      ...flags,
     ]);
     return child;
   }

@@ -13,6 +13,7 @@ export const EVENT_TYPES = {
   NODE_STATE: "A node entered a state.",
   NODE_DRAIN: "A node was drained.",
   NODE_RESUME: "A node was returned to service.",
+  NODE_REVOKE: "The certificates of a node were revoked.",
   DEVICE_QUARANTINE: "A device was taken out of service, or returned to it.",
   NODE_ENROLMENT: "A join token was used.",
   JOIN_TOKEN_CREATE: "A join token was created.",

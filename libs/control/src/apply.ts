@@ -9,6 +9,7 @@ import {
   NAMES_OWNERS,
   RECORDS_EVENTS,
   REMOVES_EVENTS,
+  REVOKES_NODES,
   SALTS_CACHES,
   STORES_DOCUMENTS,
   versionOf,
@@ -17,6 +18,7 @@ import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./comm
 import { limitsFault, setLimits } from "./limits.ts";
 import { modelKey, projectOfModel } from "./model-names.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
+import { revokeNode } from "./revocations.ts";
 import type { ApiKeyRecord, ControlState, DeploymentRecord, ModelRecord } from "./state.ts";
 import { messagesAt } from "./state-messages.ts";
 import { putUsage } from "./usage.ts";
@@ -84,6 +86,10 @@ export function apply(state: ControlState, command: CatalogCommand): ControlRepl
       return createJoin(state, command);
     case "join.use":
       return applyJoin(state, command);
+    case "node.revoke":
+      return versionOf(state) < REVOKES_NODES
+        ? unknownRefusal(`the command ${JSON.stringify(command.type)}`, state)
+        : revokeNode(state.cluster, command);
     default:
       return unknownRefusal(
         `the command ${JSON.stringify((command as CatalogCommand).type)}`,

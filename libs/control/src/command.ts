@@ -43,8 +43,16 @@ export type LoggedCommand =
   | SessionCommand
   | WebhookCommand;
 
-/** Changes of keys and models. */
+/** Changes of keys, models and what nodes join with. */
 export type CatalogCommand =
+  /** Ends the certificates that a node has; its name stays free for later ones. */
+  | {
+      readonly type: "node.revoke";
+      readonly atMs: number;
+      readonly nodeId: string;
+      readonly role: Exclude<JoinRecord["role"], "master">;
+      readonly name: string;
+    }
   | { readonly type: "key.create"; readonly atMs: number; readonly key: ApiKeyRecord }
   | { readonly type: "key.revoke"; readonly atMs: number; readonly id: string }
   /**

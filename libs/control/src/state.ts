@@ -77,6 +77,7 @@ export interface ControlState extends JobsState {
    * - `checkpoint`: the newest signed checkpoint of the event log.
    * - `cosigned`: the newest one that a witness signed.
    * - `batch:MASTER`: the last command of a master's process that recorded calls.
+   * - `revoked:ROLE/NAME`: when the certificates of a node were revoked.
    */
   readonly cluster: Map<ClusterValue, number | string>;
 }
@@ -89,7 +90,8 @@ type ClusterValue =
   | "checkpoint"
   | "cosigned"
   | `sink:${string}`
-  | `batch:${string}`;
+  | `batch:${string}`
+  | `revoked:${string}`;
 
 export interface RemovedModel {
   readonly atMs: number;

@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
+import type { PeerCertificate } from "node:tls";
 import {
   type ChannelCredentials,
   credentials as grpc,
@@ -58,6 +59,9 @@ const CALLER_KEY = "heddle-caller";
 /** The cluster of a calling master. */
 const CLUSTER_KEY = "heddle-cluster";
 
+/** Whether a valid certificate of the node was revoked. */
+export type IsRevoked = (node: NodeClaim, certificate: PeerCertificate) => boolean;
+
 interface CallerChecks {
   /** The node that has proved possession of the token, by its connection's remote address. */
   readonly claimOf: (peer: string) => NodeClaim | undefined;
@@ -66,6 +70,7 @@ interface CallerChecks {
   readonly followed?: Pick<FollowedCluster, "refusalOf"> | undefined;
   /** With a verifier, tasks of jobs may call the methods for jobs. */
   readonly tickets?: TicketVerifier | undefined;
+  readonly isRevoked?: IsRevoked | undefined;
   /** Whether each call carries the token, as under TLS to a server that is no node. */
   readonly takesBearer: boolean;
 }
@@ -103,7 +108,7 @@ export function requireCaller(own: NodeCredentials, checks: CallerChecks): Serve
 /** The calling node; undefined for a task of a job. Throws if the caller is not authorized. */
 function identify(
   own: NodeCredentials,
-  { claimOf, tickets, takesBearer }: CallerChecks,
+  { claimOf, tickets, takesBearer, isRevoked }: CallerChecks,
   callers: Exclude<Callers, "anyone">,
   metadata: Metadata,
   call: Parameters<ServerInterceptor>[1],
@@ -115,7 +120,12 @@ function identify(
     throw new AppError("permission_denied", "a job's ticket does not allow this call");
   }
   const roles = callers.filter((caller) => caller !== "job");
-  if (own.tls) return own.tls.peerName(call.getAuthContext().sslPeerCertificate, roles);
+  if (own.tls) {
+    const shown = call.getAuthContext().sslPeerCertificate;
+    const node = own.tls.peerName(shown, roles);
+    if (shown && isRevoked?.(node, shown)) throw revokedError(node);
+    return node;
+  }
   if (!takesBearer) {
     return checkedClaim(
       claimOf(call.getPeer()),
@@ -124,6 +134,12 @@ function identify(
   }
   if (isBearer(String(authorization), own.clusterToken)) return undefined;
   throw new AppError("invalid_api_key", `the call ${TOKEN_MISMATCH}`);
+}
+
+/** The error of a node whose certificate was revoked. */
+export function revokedError({ role, name }: NodeClaim): AppError {
+  const message = `the certificates of the ${role} ${name} were revoked: let it join again with a new token`;
+  return new AppError("permission_denied", message);
 }
 
 /** Constant time: compares digests of equal length. */

@@ -3,7 +3,7 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { serverChannelOptions } from "./channel-options.ts";
-import { type NodeCredentials, requireCaller } from "./credentials.ts";
+import { type IsRevoked, type NodeCredentials, requireCaller } from "./credentials.ts";
 import type { FollowedCluster } from "./followed-cluster.ts";
 import type { TicketVerifier } from "./job-ticket.ts";
 import { checkDialler } from "./token/handshake.ts";
@@ -27,13 +27,15 @@ interface BindOptions {
   readonly tickets?: TicketVerifier | undefined;
   /** Of a node: the cluster that it follows. */
   readonly followed?: FollowedCluster | undefined;
+  /** Of a master, which knows which certificates were revoked. */
+  readonly isRevoked?: IsRevoked | undefined;
   /** Of a server that is no node: its own key, which callers know by the certificate. */
   readonly key?: { readonly certificate: string; readonly privateKey: string } | undefined;
 }
 
 /** A server that authorizes every call. Rejects if the port is in use. */
 export async function bindServer(options: BindOptions): Promise<BoundServer> {
-  const { host, credentials, onRefused, tickets, followed, key } = options;
+  const { host, credentials, onRefused, tickets, followed, isRevoked, key } = options;
   const gate = new TokenGate(credentials, onRefused);
   const server = new NodeServer(gate, {
     ...serverChannelOptions,
@@ -42,6 +44,7 @@ export async function bindServer(options: BindOptions): Promise<BoundServer> {
         onRefused,
         tickets,
         followed,
+        isRevoked,
         takesBearer: key !== undefined,
         claimOf: (peer) => gate.claimOf(peer),
       }),

@@ -66,6 +66,16 @@ export async function resumeWorker(command: Command): Promise<number> {
   return 0;
 }
 
+/** `heddle workers revoke <worker>`. */
+export async function revokeWorker(command: Command): Promise<number> {
+  const context = commandContext(command);
+  const { heddle } = context;
+  const worker = await heddle.workers.revoke(await idOf(heddle, command.args[0] ?? ""));
+  const sentence = `the certificates of ${worker.name} are revoked`;
+  printChange({ record: worker, name: worker.id, sentence }, context);
+  return 0;
+}
+
 /** The id of the one node with this id or name. */
 async function idOf(heddle: Heddle, given: string): Promise<string> {
   const workers = await heddle.workers.list();

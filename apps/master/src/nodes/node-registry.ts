@@ -5,9 +5,10 @@ import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
+import { isRevoked } from "@heddle/control/revocations";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeClaim } from "@heddle/pki/node-name";
-import { callerOf, type NodeCredentials } from "@heddle/rpc/credentials";
+import { callerOf, type NodeCredentials, revokedError } from "@heddle/rpc/credentials";
 import { toStatus } from "@heddle/rpc/status";
 import { Inject } from "@nestjs/common";
 import { LOGGER, MASTER_CONFIG } from "../config/config.module.ts";
@@ -83,6 +84,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#workerLeftAtMs = this.#startedAtMs;
     this.#sweep = setInterval(() => {
       this.#dropSilent();
+      this.#dropRevoked();
       this.#announceMembers();
     }, this.#heartbeatMs);
     this.#sweep.unref();
@@ -347,6 +349,20 @@ export class NodeRegistry implements NodeDirectory {
       log.warn({ node: node.id }, "a node sent no heartbeat and is dropped");
       this.#remove(node, stream);
       refuse(stream, "no heartbeat came in time: attach again");
+    }
+  }
+
+  /** Their calls are refused; this ends the streams that were open before. */
+  #dropRevoked(): void {
+    const { cluster } = this.#control.state;
+    for (const { node, stream } of [...this.#nodes.values()]) {
+      const shown = stream.getAuthContext().sslPeerCertificate;
+      const caller = callerOf(stream);
+      if (!shown || !isRevoked(cluster, caller, Date.parse(shown.valid_from))) continue;
+      this.#log.warn({ node: node.id, name: caller.name }, "a node was revoked and is dropped");
+      this.#remove(node, stream);
+      node.link?.close();
+      stream.emit("error", toStatus(revokedError(caller)));
     }
   }
 

@@ -147,4 +147,14 @@ export const workerOperations = {
     status: 202,
     replies: { 202: json(workerSchema) },
   },
+  revoke: {
+    operationId: "workers.revoke",
+    method: "POST",
+    path: "/api/v1/workers/{id}/revoke",
+    permission: "cluster:admin",
+    summary: "Revokes the node's certificates: masters refuse it until it joins again.",
+    headers: ["Idempotency-Key"],
+    status: 202,
+    replies: { 202: json(workerSchema) },
+  },
 } as const satisfies Record<string, ApiOperation>;

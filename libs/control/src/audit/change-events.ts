@@ -146,6 +146,11 @@ const RULES: Rules = {
     subject: `nodes/${nodeId}`,
     data: {},
   }),
+  "node.revoke": ({ nodeId, role, name }) => ({
+    type: "NODE_REVOKE",
+    subject: `nodes/${nodeId}`,
+    data: { role, name },
+  }),
   "node.quarantine": ({ nodeId, device, why }) => ({
     type: "DEVICE_QUARANTINE",
     subject: `nodes/${nodeId}`,

@@ -59,7 +59,7 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
     clientaddress: caller ? undefined : ofCaller.clientaddress,
     actorid: actor ? undefined : ofActor.actorid,
     correlationid: client?.correlation,
-    compliancelevel: client?.compliance,
+    compliancelevel: client?.compliance ?? audit?.compliance,
     stream: client?.stream,
     revision: event.revision === undefined ? undefined : String(event.revision),
     tags: client && client.tags.length > 0 ? client.tags.join(",") : undefined,

@@ -7,6 +7,8 @@ export interface AuditContext {
   /** The project that the call counts for; absent where none is known. */
   readonly project?: string | undefined;
   readonly session?: string | undefined;
+  /** From CLASSIFIES_CALLS on: what the caller says of the call. */
+  readonly compliance?: string | undefined;
   readonly request: string;
   /** The address that the call came from. */
   readonly address?: string | undefined;

@@ -38,6 +38,7 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "workers.get": ["GET /api/v1/workers/:id", ({ workers }) => workers.get("a b")],
   "workers.drain": ["POST /api/v1/workers/:id/drain", ({ workers }) => workers.drain("a b")],
   "workers.resume": ["POST /api/v1/workers/:id/resume", ({ workers }) => workers.resume("a b")],
+  "workers.revoke": ["POST /api/v1/workers/:id/revoke", ({ workers }) => workers.revoke("a b")],
   "queues.list": ["GET /api/v1/queues", ({ queues }) => queues.list().page()],
   "queues.set": ["PUT /api/v1/queues/:name", ({ queues }) => queues.set("q", {})],
   "projects.list": ["GET /api/v1/projects", ({ projects }) => projects.list().page()],

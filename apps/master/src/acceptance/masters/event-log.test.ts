@@ -114,7 +114,7 @@ async function call(
   key = group.adminKey,
 ): Promise<Made> {
   const id = `test-${randomUUID()}`;
-  const headers = { "x-request-id": id, "x-session-id": "session-1" };
+  const headers = { "x-request-id": id, "x-session-id": "session-1", "x-compliance-level": "high" };
   const reply = await group.request(name, method, path, body, key, headers);
   await reply.text();
   return { id, ...expected };
@@ -158,7 +158,9 @@ describe("event log of three masters", () => {
     expectNoGap(log);
     for (const [at, events] of seen(log).entries()) {
       const { id, ...expected } = made[at]!;
-      expect(events, id).toMatchObject([{ ...expected, sessionid: "session-1" }]);
+      expect(events, id).toMatchObject([
+        { ...expected, sessionid: "session-1", compliancelevel: "high" },
+      ]);
       expect(events[0]?.clientaddress).toMatch(/127\.0\.0\.1$/);
     }
     const users = seen(log).map(([event]) => event?.userid?.startsWith("key:") ?? false);

@@ -5,9 +5,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { eventually } from "@heddle/base/testing/eventually";
-import { authorityHash } from "@heddle/pki/certificate-authority";
+import type { Worker } from "@heddle/contracts/api/workers";
+import { authorityHash, requestCertificate, signNode } from "@heddle/pki/certificate-authority";
 import { formatJoinToken } from "@heddle/pki/join-token";
-import { ensureAuthority } from "@heddle/pki/tls-files";
+import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
+import { ensureAuthority, readMaterial } from "@heddle/pki/tls-files";
+import { TlsIdentity } from "@heddle/pki/tls-identity";
+import { CALLERS } from "@heddle/rpc/callers";
+import { Peer } from "@heddle/rpc/peer";
+import { renewMethod } from "@heddle/rpc/proto";
+import { ALL_METHODS, callOutcome } from "@heddle/rpc/testing/call-outcome";
 import { describe, expect, it, type TestContext } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
@@ -97,6 +104,43 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     expect(names).toEqual(["bootstrap administrator", "node enrolment"]);
   });
 
+  // holds: sec-revoked
+  it("whose certificate is revoked leaves, and renews and joins no more", async ({
+    onTestFinished,
+  }) => {
+    const { cluster, token, mint } = await start(onTestFinished);
+    const join1 = (name: string) => ["--tls", "--join-token-file", token, "--name", name];
+    await mint("worker", "stolen");
+    await cluster.startWorker(join1("stolen"), "one");
+    await mint("worker", "kept");
+    await cluster.startWorker(join1("kept"), "two");
+    await cluster.replicasReady(2, 60_000);
+    const named = async (name: string) => {
+      const { data } = await json(cluster, "GET", "/api/v1/workers");
+      return (data as Worker[]).find((worker) => worker.name === name);
+    };
+    const { id } = (await named("stolen"))!;
+    const reply = await cluster.request("POST", `/api/v1/workers/${id}/revoke`);
+    expect(reply.status).toBe(202);
+    await cluster.replicasReady(1, 60_000);
+    expect((await named("stolen"))?.attached ?? false).toBe(false);
+    const material = await readMaterial(join(cluster.data, "one"));
+    const tls = new TlsIdentity(material!);
+    const peer = new Peer(cluster.grpc, { clusterToken: "", tls });
+    onTestFinished(() => peer.close());
+    const { csr } = await requestCertificate();
+    const renewed = peer.unary(renewMethod, { csr }, { deadlineMs: 10_000 });
+    await expect(renewed).rejects.toMatchObject({ code: "permission_denied" });
+    await mint("worker", "stolen");
+    await expect(cluster.startWorker(join1("stolen"), "three")).rejects.toThrow(/just revoked/);
+    await mint("worker", "new");
+    await cluster.startWorker(join1("new"), "three");
+    await cluster.replicasReady(2, 60_000);
+    expect(await named("kept")).toMatchObject({ attached: true });
+    const { data } = await json(cluster, "GET", "/api/v1/events/log?type=NODE_REVOKE");
+    expect(data).toHaveLength(1);
+  });
+
   // holds: sec-tls-renewal
   it("renews its certificate while attached, and stays attached", async ({ onTestFinished }) => {
     // Renewed after 20 s of 30: only the renewal needs its certificate.
@@ -112,6 +156,50 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     );
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
+});
+
+// holds: sec-callers
+it("nodes under TLS: each refuses every role's certificate all other roles' methods", {
+  timeout: 300_000,
+}, async ({ onTestFinished }) => {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-roles-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const ca = join(folder, "ca.pem");
+  const authority = await ensureAuthority(ca);
+  const { cluster, token, mint } = await start(onTestFinished, "--ca-file", ca);
+  const flags = ["--tls", "--join-token-file", token];
+  await mint("worker");
+  await cluster.startWorker([...flags, "--name", "w"], "one");
+  await mint("parameter-server", "p");
+  await cluster.startParameterServer("p", flags);
+  const attached = async () =>
+    (await json(cluster, "GET", "/api/v1/workers"))["data"] as readonly Worker[];
+  await eventually(async () => (await attached()).length === 2, "both are attached");
+  const servers = new Map<NodeRole, string>([["master", cluster.grpc]]);
+  for (const { kind, address } of await attached()) servers.set(kind, address);
+  expect(servers.size).toBe(3);
+  const refusals = new Map<string, number>();
+  for (const role of NODE_ROLES) {
+    const { privateKey, csr } = await requestCertificate();
+    // A worker of the cluster, but another one.
+    const certificate = await signNode(authority, csr, { role, name: "x" }, 3_600_000);
+    const material = { authority: authority.certificate, certificate, privateKey };
+    for (const [kind, address] of servers) {
+      const peer = new Peer(address, { clusterToken: "", tls: new TlsIdentity(material) }, kind);
+      onTestFinished(() => peer.close());
+      for (const method of ALL_METHODS) {
+        const callers = CALLERS[method.path];
+        if (callers === "anyone" || callers?.includes(role)) continue;
+        const outcome = await callOutcome(peer, method);
+        expect(["permission_denied", "unserved"], `${role}: ${method.path}`).toContain(outcome);
+        const key = `${kind} ${outcome}`;
+        refusals.set(key, (refusals.get(key) ?? 0) + 1);
+      }
+    }
+  }
+  for (const kind of NODE_ROLES) {
+    expect(refusals.get(`${kind} permission_denied`), kind).toBeGreaterThan(10);
+  }
 });
 
 async function json(

@@ -4,9 +4,11 @@ import { forEachInSteps, type Steps } from "@heddle/base/async/steps";
 import { AppError } from "@heddle/base/errors";
 import type { QueryOf } from "@heddle/contracts/api/operation";
 import { type Worker, workerOperations } from "@heddle/contracts/api/workers";
-import type { JobsCommand, ResumeNodeCommand } from "@heddle/control/jobs/records/commands";
+import type { ControlCommand } from "@heddle/control/command";
+import type { ResumeNodeCommand } from "@heddle/control/jobs/records/commands";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import { AUTHORITY_HASH } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
@@ -22,6 +24,7 @@ export class WorkersController {
   readonly #directory: NodeDirectory;
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
+  readonly #authorityHash: string | null;
   readonly #list: SharedRun<readonly Buffer[]>;
 
   constructor(
@@ -29,10 +32,12 @@ export class WorkersController {
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(IdempotentChanges) changes: IdempotentChanges,
     @Inject(StepQueue) views: StepQueue,
+    @Inject(AUTHORITY_HASH) authorityHash: string | null,
   ) {
     this.#directory = directory;
     this.#control = control;
     this.#changes = changes;
+    this.#authorityHash = authorityHash;
     this.#list = new SharedRun(views, (inSteps) => inSteps(() => this.#listJson()));
   }
 
@@ -95,6 +100,23 @@ export class WorkersController {
     });
   }
 
+  @Serves(workerOperations.revoke)
+  revoke(
+    @Req() request: CallerRequest,
+    @Res({ passthrough: true }) reply: FastifyReply,
+    @Param("id") nodeId: string,
+  ): Promise<Worker> {
+    const { kind: role, name } = this.get(nodeId);
+    if (this.#authorityHash === null) {
+      const message =
+        "The masters run without TLS: nodes have the cluster token, and no certificates to revoke.";
+      throw new AppError("precondition_failed", message);
+    }
+    return this.#change(request, reply, nodeId, () => {
+      return { type: "node.revoke", atMs: Date.now(), nodeId, role, name };
+    });
+  }
+
   #refuseServer(id: string, what: string): void {
     const { nodes, servers } = this.#control.state;
     if (nodes.has(id) || !servers.has(id)) return;
@@ -115,7 +137,7 @@ export class WorkersController {
     request: CallerRequest,
     reply: FastifyReply,
     nodeId: string,
-    command: () => JobsCommand,
+    command: () => ControlCommand,
   ): Promise<Worker> {
     const requested = () => ({ command: command(), answer: nodeId });
     return this.#changes.make(request, reply, requested, (id) => this.get(id));

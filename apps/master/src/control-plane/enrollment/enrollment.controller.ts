@@ -3,9 +3,14 @@ import { AppError } from "@heddle/base/errors";
 import type { Certificates } from "@heddle/contracts/generated/heddle/v1/Certificates";
 import type { JoinRequest__Output } from "@heddle/contracts/generated/heddle/v1/JoinRequest";
 import type { RenewRequest__Output } from "@heddle/contracts/generated/heddle/v1/RenewRequest";
+import { isRevoked } from "@heddle/control/revocations";
 import type { JoinRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
-import { type CertificateAuthority, signNode } from "@heddle/pki/certificate-authority";
+import {
+  type CertificateAuthority,
+  CLOCK_SKEW_MS,
+  signNode,
+} from "@heddle/pki/certificate-authority";
 import { joinSecretId } from "@heddle/pki/join-token";
 import { NODE_NAME, NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import type { TlsIdentity } from "@heddle/pki/tls-identity";
@@ -62,6 +67,7 @@ export class EnrollmentController {
     }
     const id = joinSecretId(await this.#joinSecret(secret, role, name));
     const join = await this.#known(id, role, name);
+    this.#refuseRevoked(role, name);
     // Sign before the token is consumed, so that a bad request does not use it up.
     const certificate = await signNode(authority, csr, { role, name }, certificateLifetimeMs);
     await this.#useUp(id, role);
@@ -70,6 +76,15 @@ export class EnrollmentController {
     log.info({ role, name }, "a node got its first certificate");
     const authorityKey = role === "master" ? authority.privateKey : "";
     return { certificate, authority: authority.certificate, authorityKey };
+  }
+
+  /** A certificate that is made now would count as revoked. */
+  #refuseRevoked(role: NodeRole, name: string): void {
+    const { cluster } = this.#options.control().state;
+    if (!isRevoked(cluster, { role, name }, Date.now() - CLOCK_SKEW_MS)) return;
+    const minutes = CLOCK_SKEW_MS / 60_000;
+    const message = `the certificates of the ${role} ${name} were just revoked: join ${minutes} minutes later, or by another name`;
+    throw new AppError("precondition_failed", message);
   }
 
   async #joinSecret(secret: string, role: NodeRole, name: string): Promise<string> {

@@ -1,12 +1,13 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import type { SecretKeys } from "@heddle/base/secret-keys";
+import { isRevoked } from "@heddle/control/revocations";
 import type { RunningCredentials } from "@heddle/node-agent/node-credentials";
 import { INSECURE_NODES } from "@heddle/node-agent/own-credentials";
 import type { Logger } from "@heddle/observability/logger";
 import { authorityHash, type CertificateAuthority } from "@heddle/pki/certificate-authority";
 import { formatAuthority } from "@heddle/pki/tls-files";
-import type { NodeCredentials } from "@heddle/rpc/credentials";
+import type { IsRevoked, NodeCredentials } from "@heddle/rpc/credentials";
 import { type BoundServer, bindServer, closeServer } from "@heddle/rpc/server";
 import type { OnApplicationShutdown } from "@nestjs/common";
 import type { MasterConfig } from "../../config/config.ts";
@@ -67,8 +68,17 @@ export class RaftMember implements OnApplicationShutdown {
     const { config, keys, logger } = options;
     const own = await openCredentials(config, keys, logger);
     const { grpcHost: host, grpcPort: port } = config;
-    const server = await bindServer({ host, port, credentials: own.credentials });
-    return new RaftMember(options, service, own, server);
+    let member: RaftMember | undefined;
+    const { credentials } = own;
+    const revoked: IsRevoked = (...call) => member?.isRevoked(...call) ?? false;
+    const server = await bindServer({ host, port, credentials, isRevoked: revoked });
+    member = new RaftMember(options, service, own, server);
+    return member;
+  }
+
+  isRevoked(...[node, { valid_from: from }]: Parameters<IsRevoked>): boolean {
+    if (!this.#control) return false;
+    return isRevoked(this.#control.state.cluster, node, Date.parse(from));
   }
 
   get enrollment(): EnrollmentOptions {

@@ -12,8 +12,8 @@ import type { AuditTrail } from "./audit-trail.ts";
 
 /** Where the client has gone before the answer began. */
 const CLIENT_CLOSED = 499;
-const MAX_SESSION_CHARS = 128;
-const SESSION = /^[\x21-\x7e]+$/;
+const SESSION = /^[\x21-\x7e]{1,128}$/;
+const COMPLIANCE_LEVEL = /^[\x21-\x7e]{1,64}$/;
 
 /**
  * Has every call that changes, starts or reads data of models, and every denied one, make exactly
@@ -26,7 +26,8 @@ export function auditCalls(
 ): void {
   const calls = new WeakMap<FastifyRequest, AuditCall>();
   instance.addHook("onRequest", (request, reply, done) => {
-    const call = { context: () => contextOf(request as CallerRequest), isLogged: false };
+    const context = () => contextOf(request as CallerRequest, trail);
+    const call = { context, isLogged: false };
     calls.set(request, call);
     reply.raw.once("close", () => {
       if (isUnknownBeyondLimit(request as CallerRequest, reply)) return trail.count();
@@ -53,14 +54,18 @@ export function auditCalls(
   });
 }
 
-function contextOf(request: CallerRequest): AuditContext {
+function contextOf(
+  request: CallerRequest,
+  { classifiesCalls }: Pick<AuditTrail, "classifiesCalls">,
+): AuditContext {
   const { knownCaller: caller, id, headers } = request;
   const address = clientAddress(request);
-  const session = headers["x-session-id"];
-  const isSession = typeof session === "string" && session.length <= MAX_SESSION_CHARS;
+  const session = String(headers["x-session-id"] ?? "");
+  const compliance = String(headers["x-compliance-level"] ?? "");
   return {
     ...(caller && { ...identityOf(caller), project: caller.project }),
-    ...(isSession && SESSION.test(session) && { session }),
+    ...(SESSION.test(session) && { session }),
+    ...(classifiesCalls && COMPLIANCE_LEVEL.test(compliance) && { compliance }),
     request: id,
     ...(address && { address }),
     route: routeOf(request),

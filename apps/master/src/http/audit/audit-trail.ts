@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { toAppError } from "@heddle/base/errors";
 import type { AuditCommand, AuditRecord } from "@heddle/control/audit/records";
-import { RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
+import { CLASSIFIES_CALLS, RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
 import type { OnApplicationShutdown } from "@nestjs/common";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
@@ -47,6 +47,11 @@ export class AuditTrail implements OnApplicationShutdown {
 
   get waiting(): number {
     return this.#waiting.length;
+  }
+
+  /** Whether all masters make events with the compliance level of a call. */
+  get classifiesCalls(): boolean {
+    return versionOf(this.#parts.control.state) >= CLASSIFIES_CALLS;
   }
 
   /** Takes a call; it is in the event log soon. */

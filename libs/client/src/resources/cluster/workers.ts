@@ -35,6 +35,11 @@ export class Workers {
   resume(id: string, options: ChangeOptions = {}): Promise<Worker> {
     return this.#transport.change({ method: "POST", path: `${pathOf(id)}/resume` }, options);
   }
+
+  /** Revokes the node's certificates: masters refuse it until it joins again. */
+  revoke(id: string, options: ChangeOptions = {}): Promise<Worker> {
+    return this.#transport.change({ method: "POST", path: `${pathOf(id)}/revoke` }, options);
+  }
 }
 
 function pathOf(id: string): string {

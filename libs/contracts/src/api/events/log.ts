@@ -37,7 +37,12 @@ export const logEventSchema = z
     clientaddress: z.string().optional().describe("Where the call came from."),
     actorid: z.string().optional().describe("Whom a client's event is about."),
     correlationid: z.string().optional().describe("The request that a client's event names."),
-    compliancelevel: z.string().optional().describe("What a client's event says of it."),
+    compliancelevel: z
+      .string()
+      .optional()
+      .describe(
+        "What a client's event says of it, else the `X-Compliance-Level` of the call: 1 to 64 printable characters.",
+      ),
     stream: z.string().optional().describe("The stream of a client's event."),
     revision: z.string().optional().describe("Its place in its stream."),
     tags: z.string().optional().describe("Separated by commas."),
