@@ -14,7 +14,7 @@ let cluster: ProcessCluster;
 beforeAll(async () => {
   writeFileSync(file, "cors_origins: [https://a.example]\n");
   cluster = await ProcessCluster.start({ workers: 0, masterFlags: ["--config", file] });
-}, 60_000);
+});
 afterAll(async () => {
   await cluster.close();
   rmSync(folder, { recursive: true });
@@ -67,7 +67,7 @@ test("reload: settings that may change do so at once; others are named", async (
   const again =
     "cors_origins: [https://b.example]\nmax_connections: 7\nmax_wait_ms: 1\ndrain_ms: 5\n";
   expect(await reloaded(again)).toMatchObject({ changed: [], needs_restart: ["max_connections"] });
-}, 60_000);
+});
 
 test("reload: hosts of webhooks, the queue of a model, the judge of moderations", async () => {
   const webhook = () =>
@@ -94,7 +94,7 @@ test("reload: hosts of webhooks, the queue of a model, the judge of moderations"
   const isFull = async () => (await answerOf(call())).text.includes("queue");
   await eventually(isFull, "a second call is refused", 15_000);
   abort.abort();
-}, 60_000);
+});
 
 test("reload: a file with faults changes nothing, and all of them are said", async () => {
   const said = await reloaded("cors_orgins: [x]\nmax_calls: none\n");
@@ -102,7 +102,7 @@ test("reload: a file with faults changes nothing, and all of them are said", asy
   expect(said["error"]).toMatch(/cors_orgins[\s\S]*cors_origins/);
   expect(said["error"]).toMatch(/max_calls/);
   expect(await allows("https://b.example")).toBe(true);
-}, 60_000);
+});
 
 test("reload: the most calls at a time, and the level of the log", async () => {
   expect(await reloaded("max_calls: 1\nmax_wait_ms: 20000\n")).toMatchObject({ level: "info" });
@@ -122,4 +122,4 @@ test("reload: the most calls at a time, and the level of the log", async () => {
   expect(await reloaded("log_level: nothing\n")).toMatchObject({ level: "error" });
   cluster.master.kill("SIGHUP");
   await eventually(() => reloads().length === before + 2, "the fault is said twice", 30_000);
-}, 90_000);
+});
