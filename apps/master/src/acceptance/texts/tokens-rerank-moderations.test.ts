@@ -100,6 +100,14 @@ it("rerank: documents in the order of their cosine, whose embeddings are the mod
 });
 
 // holds: api-moderations
+it("moderations: a text of nothing is harmless, and later ones are scored", async () => {
+  for (const input of ["", " \n", ["", "\u0000"], "hello"]) {
+    const { results } = await cluster.openai.moderations.create({ input });
+    expect(results.map(({ flagged }) => flagged)).not.toContain(true);
+  }
+});
+
+// holds: api-moderations
 it("moderations: texts are scored by category, and near misses are not flagged", async () => {
   const create = (input: string | string[]) => openai.moderations.create({ input });
   const { results, model } = await create([

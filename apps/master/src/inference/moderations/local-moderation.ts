@@ -47,6 +47,10 @@ export class LocalModeration implements BeforeApplicationShutdown {
     const thread = new Worker(new URL(path, import.meta.url));
     thread.on("message", (result: ModerationResult) => this.#take(result));
     thread.on("error", ({ message }) => this.#fail(`The thread of moderation failed: ${message}.`));
+    // A fault of the model's library ends the thread without an error.
+    thread.once("exit", () => {
+      if (this.#thread === thread) this.#fail("The thread of moderation ended.");
+    });
     thread.unref();
     return thread;
   }

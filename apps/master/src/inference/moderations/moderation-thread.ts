@@ -5,6 +5,9 @@ import { LogisticHeads } from "./logistic-heads.ts";
 import { MODERATION_HEADS } from "./moderation-heads.ts";
 import { piecesOf, TextFeatures } from "./text-features.ts";
 
+/** The model's library ends the thread for a text without any. */
+const VISIBLE = /[^\s\p{C}]/u;
+
 /** Texts to score. */
 export interface ModerationOrder {
   readonly id: number;
@@ -42,8 +45,9 @@ function serve(): void {
 
 /** A text has the highest score of its pieces. */
 async function highest(heads: LogisticHeads, features: TextFeatures, text: string) {
-  let best: number[] = [];
+  let best = MODERATION_HEADS.categories.map(() => 0);
   for (const piece of piecesOf(text)) {
+    if (!VISIBLE.test(piece)) continue;
     const scores = heads.scores(await features.of(piece));
     best = scores.map((score, i) => Math.max(score, best[i] ?? 0));
   }
