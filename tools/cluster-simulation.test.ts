@@ -59,6 +59,7 @@ describe("whole cluster simulation", () => {
     const { stdout, code } = await simulate(...args, "--seconds", "40");
     console.log(stdout);
     expect(stdout).toContain(" 1 failed");
+    expect(stdout).not.toContain("no code throws");
     expect(code).toBe(1);
   });
 });

@@ -124,6 +124,11 @@ export class ServerCall extends Duplex {
     return `${this.#connection.client.process.name}:1`;
   }
 
+  /** Without TLS. */
+  getAuthContext(): Record<string, never> {
+    return {};
+  }
+
   getPath(): string {
     return this.#method.path;
   }
