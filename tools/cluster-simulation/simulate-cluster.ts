@@ -215,7 +215,7 @@ class ClusterSimulation {
     return queue.nowUs - this.#changedUs > STILL_SECONDS * 1_000_000;
   }
 
-  /** Tasks are told to stop when their job has failed, and take their time. */
+  /** Tasks get a signal when their job has failed, and some take their time to end. */
   #allEnded(): boolean {
     return this.#open().length === 0 && this.#world.checker.running === 0;
   }

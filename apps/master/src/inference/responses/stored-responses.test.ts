@@ -133,6 +133,15 @@ describe("responses: those that continue from others", () => {
     expect(messages.some((text) => text === "rule 0")).toBe(false);
   });
 
+  it("have the items of one that is in a conversation, at any link", async () => {
+    const { id } = await openai.conversations.create({});
+    let last = await openai.responses.create({ ...hello, input: "a", conversation: id });
+    for (const input of ["b", "c"]) {
+      last = await openai.responses.create({ ...hello, input, previous_response_id: last.id });
+    }
+    expect(asked().filter((text) => /^[abc]$/.test(text ?? ""))).toEqual(["a", "b", "c"]);
+  });
+
   it("list what they continue from with their input, each item once", async () => {
     const first = await openai.responses.create({ ...hello, input: "a" });
     const reference = { type: "item_reference" as const, id: first.output[0]?.id ?? "" };
