@@ -37,7 +37,7 @@ export class BatchJobs {
     );
   }
 
-  /** Reads the first list. Where the system does not answer, the jobs are unknown for now. */
+  /** Reads the first list. Jobs stay unknown until the system has answered. */
   async start(): Promise<void> {
     await this.#refresh();
   }
