@@ -2,6 +2,8 @@
 interface TestFileResult {
   readonly name: string;
   readonly status: string;
+  /** Why the file could not be loaded. */
+  readonly message?: string;
   readonly assertionResults: readonly {
     readonly fullName: string;
     readonly status: string;
@@ -14,4 +16,9 @@ interface TestFileResult {
 export function summarize(
   files: readonly TestFileResult[],
   status: number,
-): { readonly line: string; readonly unsteady: readonly string[]; readonly ok: boolean };
+): {
+  readonly line: string;
+  readonly unsteady: readonly string[];
+  readonly failures: readonly string[];
+  readonly ok: boolean;
+};

@@ -37,6 +37,27 @@ describe("closing line of npm test", () => {
     expect(unsteady).toEqual(["a.test.ts: at times\nexpected 1 to be 2"]);
   });
 
+  it("failures: tests and files are named with the beginning of each error", () => {
+    const tests = [
+      { fullName: "well", status: "passed", failureMessages: [] },
+      { fullName: "never", status: "failed", failureMessages: ["no\nat a.ts:1", "x".repeat(301)] },
+    ];
+    const broken = { name: "b.test.ts", status: "failed", message: "no such module" };
+    const { failures } = summarize(
+      [
+        { ...file("failed"), assertionResults: tests },
+        { ...broken, assertionResults: [] },
+      ],
+      1,
+    );
+    const second = "x".repeat(300);
+    expect(failures).toEqual([
+      `a.test.ts: never\n  no\n  at a.ts:1\n  ${second}`,
+      "b.test.ts: no such module",
+    ]);
+    expect(summarize([file("passed")], 0).failures).toEqual([]);
+  });
+
   it("no tests: not a success", () => {
     expect(summarize([], 0).ok).toBe(false);
     expect(summarize([file("pending")], 0).ok).toBe(false);

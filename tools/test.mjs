@@ -3,7 +3,8 @@
 // all), and HEDDLE_TESTS=all adds the long tests. Arguments go to vitest, e.g. `npm test -- libs/raft`.
 // Of those, files that would begin after HEDDLE_TESTS_UNTIL (seconds since the epoch) are left out; the
 // rest is so 4 minutes later.
-// With HEDDLE_TEST_RETRIES a failed test is retried, and named at the end if it then passes.
+// With HEDDLE_TEST_RETRIES a failed test is retried, and named at the end if it then passes; so are those
+// that fail.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
@@ -34,9 +35,10 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) {
 child.on("exit", (code, signal) => {
   const status = code ?? 128 + (constants.signals[signal] ?? 0);
   const files = filters.length > 0 ? [reportFile] : packageReports();
-  const { line, unsteady, ok } = summarize(files.flatMap(readReport), status);
+  const { line, unsteady, failures, ok } = summarize(files.flatMap(readReport), status);
   rmSync(scratch, { recursive: true, force: true });
   for (const test of unsteady) process.stdout.write(`passed on a second try only: ${test}\n`);
+  for (const test of failures) process.stdout.write(`failed: ${test}\n`);
   if (env.HEDDLE_TESTS === "short") process.stdout.write(LEFT_OUT);
   process.stdout.write(`${line}\n`);
   process.exitCode = ok ? 0 : status || 1;
