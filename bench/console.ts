@@ -9,7 +9,8 @@ import { writeReport } from "./support/result.ts";
 import { summarizeSamples } from "./support/statistics.ts";
 import { atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// The console's pages in a browser, over lists of real masters: first paint, and frames while they are scrolled.
+// The console's pages in a browser, over lists of real masters: first paint, frames while they
+// are scrolled, and the next leader.
 
 const usage = "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000]";
 const options = readOptions(usage, ["nodes", "jobs", "lines"]);
@@ -17,7 +18,7 @@ const nodes = Number(options["nodes"] ?? 1_000);
 const jobs = Number(options["jobs"] ?? 10_000);
 const lines = Number(options["lines"] ?? 100_000);
 
-const bars = { paintMs: 300, frameMs: 50 };
+const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000 };
 const PAINTS = 9;
 const SETTLE_MS = 5_000;
 /** A loaded machine reads a thousand nodes slowly. */
@@ -39,7 +40,7 @@ await withCleanup(async () => {
     await rig.start("--simulate-gpus", "8xH100-80GB", "--parameter-servers", "0");
     const paintsMs = await firstPaints(rig);
     const lists = [await scrolledLog(rig), ...(await scrolledLists(rig))];
-    report(paintsMs, lists);
+    report(paintsMs, lists, await nextLeaderMs());
   } finally {
     await rig.close();
   }
@@ -107,7 +108,25 @@ async function rowsOf(page: Page): Promise<number> {
   return Number(count) - 1;
 }
 
-function report(paintsMs: readonly number[], lists: readonly Scrolled[]): void {
+/** From the kill of the leader until an open page of another master shows the next one. */
+async function nextLeaderMs(): Promise<number> {
+  const rig = new ConsoleRig();
+  try {
+    await rig.start("--masters", "3", "--parameter-servers", "0");
+    const leader = (await rig.leaderOf("master-1")) ?? "";
+    const other = leader === "master-1" ? "master-2" : "master-1";
+    const page = await rig.signedIn("/console/control-plane", {}, rig.key, other);
+    await page.getByText(`Leader: ${leader}`).waitFor();
+    const killed = performance.now();
+    rig.killMaster(leader);
+    await page.getByText(new RegExp(`Leader: (?!${leader})master-\\d`)).waitFor();
+    return performance.now() - killed;
+  } finally {
+    await rig.close();
+  }
+}
+
+function report(paintsMs: readonly number[], lists: readonly Scrolled[], leaderMs: number): void {
   const paint = summarizeSamples(paintsMs);
   printTable(
     "Scrolled from the beginning to the end, a screen or more each step",
@@ -126,7 +145,8 @@ function report(paintsMs: readonly number[], lists: readonly Scrolled[]): void {
     ...lists.map(({ list, rows, use }) =>
       atMost(`longest frame, ${rows} ${list.toLowerCase()}, ms`, use.longestMs, bars.frameMs),
     ),
+    atMost("an open page shows the next leader after, ms", leaderMs, bars.leaderMs),
   ];
   printVerdicts(verdicts);
-  writeReport(options, "console", { paintsMs, lists, verdicts });
+  writeReport(options, "console", { paintsMs, lists, leaderMs, verdicts });
 }

@@ -1,7 +1,7 @@
 // holds: console-large
 
 import type { Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../test/browser.ts";
 import { scrolled } from "../test/scrolling.ts";
 
@@ -23,6 +23,10 @@ beforeAll(async () => {
   await page.getByText("succeeded").first().waitFor();
 }, MINUTES_MS);
 afterAll(() => rig.close());
+beforeEach(async () => {
+  rig.errors.length = 0;
+  await page?.unrouteAll({ behavior: "ignoreErrors" });
+});
 
 type Listed = Readonly<Record<string, unknown>>;
 
@@ -87,7 +91,6 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
       // Events have the newest first.
       const last = name === "events" ? 0 : count - 1;
       await page.getByText(`${name}-${last}`, { exact: true }).waitFor();
-      await page.unrouteAll({ behavior: "ignoreErrors" });
       expect(rig.errors).toEqual([]);
     },
   );

@@ -33,7 +33,7 @@ export const NEEDS_CHROMIUM = CHROMIUM ? "" : " (skipped: no Chromium; apt-get i
 /** `heddle up` with the tiny model, and a browser that opens its console. */
 export class ConsoleRig {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-console-"));
-  /** Errors that pages have logged or thrown. */
+  /** Errors that pages have logged or thrown; not those of masters without a leader (503), who are asked again. */
   readonly errors: string[] = [];
   /** Writes the `--auth-file` of a cluster at that address. */
   authFileOf: ((url: string) => string) | undefined;
@@ -142,7 +142,9 @@ export class ConsoleRig {
     const page = await context.newPage();
     page.setDefaultTimeout(PATIENCE_MS);
     page.on("console", (message) => {
-      if (message.type() === "error") this.errors.push(message.text());
+      const text = message.text();
+      if (message.type() !== "error" || text.includes("status of 503")) return;
+      this.errors.push(`${message.location().url}: ${text}`);
     });
     page.on("pageerror", ({ message }) => this.errors.push(message));
     await page.goto(url);
