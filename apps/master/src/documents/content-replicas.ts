@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ContentChunk } from "@heddle/contracts/generated/heddle/v1/ContentChunk";
@@ -16,6 +17,9 @@ const CHUNK_BYTES = 256 * 1024;
 /** For one content to or from one master, with what its bytes take on a slow disk or network. */
 const DEADLINE_MS = 10_000;
 const BYTES_PER_MS = 4_096;
+/** Of contents under way when `missing` is asked: two steps of the upkeep, which fetches them. */
+const ARRIVAL_MS = 5_000;
+const ARRIVAL_STEP_MS = 50;
 /** Contents that this master sends and receives at a time; beyond them calls are refused. */
 const MAX_BYTES_UNDER_WAY = 512 * 2 ** 20;
 
@@ -106,13 +110,22 @@ export class ContentReplicas {
     throw new AppError("unavailable", message);
   }
 
-  /** How many contents of the records committed before the call are not on this disk. */
+  /**
+   * How many contents of the records committed before the call are not on this disk. Those that it
+   * lacks have time to arrive: while documents are stored, some are always under way.
+   */
   async missing(): Promise<number> {
     const { control, store } = this.#options;
+    const isLacked = (digest: string) =>
+      control.documents.digests.has(digest) && !store.has(digest);
     await control.group?.readBarrier();
-    let count = 0;
-    for (const digest of control.documents.digests.keys()) if (!store.has(digest)) count++;
-    return count;
+    let lacked = [...control.documents.digests.keys()].filter(isLacked);
+    const end = performance.now() + ARRIVAL_MS;
+    while (lacked.length > 0 && performance.now() < end) {
+      await delay(ARRIVAL_STEP_MS);
+      lacked = lacked.filter(isLacked);
+    }
+    return lacked.length;
   }
 
   /** The same, of a member. Rejects where it does not answer. */

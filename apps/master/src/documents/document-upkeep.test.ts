@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import { BlobStore, digestOf } from "@heddle/storage/blob-store";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -120,6 +121,16 @@ test("upkeep: contents that no master has are counted, and asked for seldom", as
   }
   expect(upkeep.missing).toBe(1);
   expect(asked).toEqual(Array(4).fill(DIGEST));
+});
+
+test("missing: a content that arrives after the question is not missing", async () => {
+  const { store, replicas, documents } = await openParts();
+  await documents.put(named("one"), CONTENT);
+  await store.delete(DIGEST, store.list().get(DIGEST)!);
+  const counted = replicas.missing();
+  await setImmediate();
+  await store.put(CONTENT);
+  expect(await counted).toBe(0);
 });
 
 test("documents: one that is too large, malformed or without room is refused early", async () => {
