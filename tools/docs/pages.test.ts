@@ -28,7 +28,7 @@ const FILES: Readonly<Record<string, string>> = {
   "docs/adr/README.md": "# D\n<!-- generated: decisions -->\n<!-- end -->\n",
   "docs/adr/0001-looms.md": "# 1. Looms\n",
   "tools/mutation/scores.json":
-    '[{ "package": "looms", "percent": 93, "mutants": 60, "from": 84, "to": 97 }]',
+    '[{ "package": "looms", "percent": 93, "mutants": 60, "seed": 7, "date": "2026-11-29" }]',
   "docs/glossary.yaml": "Weaving:\n  loom:\n    is: It weaves.\n    file: libs/looms\n",
   "docs/internals/glossary.md": "# G\n<!-- generated: terms -->\n<!-- end -->\n",
   "docs/verification.md":
@@ -52,7 +52,9 @@ const pagesOf = (change: Readonly<Record<string, string | undefined>> = {}) => {
 test("pages: promises, tests, bars and tables are at their places", () => {
   const pages = pagesOf();
   expect(pages.get("docs/verification.md")).toContain("`apps/cli/src/a.test.ts`: start: prints");
-  expect(pages.get("docs/verification.md")).toMatch(/\| looms +\| +93 \| +60 \| +84 \| +97 \|/);
+  expect(pages.get("docs/verification.md")).toMatch(
+    /\| looms +\| +93 \| +84 \| +97 \| +60 \| +7 \| 2026-11-29 \|/,
+  );
   expect(pages.get("docs/benchmarks.md")).toContain("1 of 1 bars are met.");
   expect(pages.get("docs/benchmarks.md")).toContain("| first token <= 5 s |    3.5 s |     met |");
 });

@@ -13,9 +13,9 @@ const percent = z.number().min(0).max(100);
 const mutationScore = z.strictObject({
   package: z.string(),
   percent,
-  mutants: z.int(),
-  from: percent,
-  to: percent,
+  mutants: z.int().positive(),
+  seed: z.int(),
+  date: z.iso.date(),
 });
 
 type ReadPage = (path: string) => string;
@@ -50,10 +50,28 @@ function verificationPage(promises: string, read: ReadPage): string {
 /** The scores of the latest samples, with their 95 % intervals. */
 function mutationScores(text: string): string {
   const scores = z.array(mutationScore).parse(JSON.parse(text));
-  const rows = scores.map(({ package: name, percent, mutants, from, to }) => {
-    return [name, percent, mutants, from, to];
+  const rows = scores.map(({ package: name, percent, mutants, seed, date }) => {
+    const [least, most] = wilsonInterval(percent / 100, mutants);
+    return [
+      name,
+      percent,
+      Math.round(100 * least),
+      Math.round(100 * most),
+      mutants,
+      String(seed),
+      date,
+    ];
   });
-  return markdownTable(["Package", "Score in %", "Mutants", "At least", "At most"], rows);
+  const headings = ["Package", "Score in %", "At least", "At most", "Mutants", "Seed", "Date"];
+  return markdownTable(headings, rows);
+}
+
+/** Where the share of the whole lies, with 95 % certainty, if a sample has this share. */
+function wilsonInterval(share: number, size: number): readonly [number, number] {
+  const z2 = 1.96 ** 2;
+  const middle = share + z2 / (2 * size);
+  const half = Math.sqrt(z2 * ((share * (1 - share)) / size + z2 / (4 * size ** 2)));
+  return [(middle - half) / (1 + z2 / size), (middle + half) / (1 + z2 / size)];
 }
 
 function testTags(sources: readonly SourceFile[]): HoldsTag[] {

@@ -1,7 +1,7 @@
 import type { EngineEvent } from "@heddle/contracts/engine";
 import { vi } from "vitest";
 import { ReplicaDispatch } from "../src/inference/dispatch/inference-dispatch.ts";
-import type { InferenceAnswer } from "../src/inference/dispatch/inference-port.ts";
+import type { CallWait, InferenceAnswer } from "../src/inference/dispatch/inference-port.ts";
 import type { InferenceCall, Outlook, ReadyReplica } from "../src/nodes/replicas/ready-replica.ts";
 
 // A dispatch over replicas with scripted answers, under a fake clock.
@@ -98,6 +98,7 @@ export function dispatchOver(
   const start = (
     change: Partial<InferenceCall> = {},
     signal: AbortSignal = new AbortController().signal,
+    wait?: CallWait,
   ) => {
     const outcome = {} as { answer?: InferenceAnswer; error?: Record<string, unknown> };
     const request = { choices: 1, input: { kind: "tokens", tokens: [1] } };
@@ -110,7 +111,7 @@ export function dispatchOver(
       deadlineMs: 0,
       priority: 0,
     };
-    dispatch.start({ ...call, ...change } as InferenceCall, signal).then(
+    dispatch.start({ ...call, ...change } as InferenceCall, signal, wait).then(
       (answer) => {
         outcome.answer = answer;
       },

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promise
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { SNAPSHOT_MAX_CHUNK_BYTES } from "./snapshot-file.ts";
 import { SnapshotStore } from "./snapshot-store.ts";
 import { nodeStorageFiles } from "./storage-files.ts";
 
@@ -65,6 +66,13 @@ test("snapshot: chunks in another order are detected", async () => {
   file.set([...second!, ...first!], from);
   await writeFile(path, file);
   await expect(contentOf(7)).rejects.toMatchObject({ code: "server_error" });
+});
+
+test("snapshot: a chunk that readers would take for damage is not written", async () => {
+  await store.write(metaOf(7), [Buffer.alloc(SNAPSHOT_MAX_CHUNK_BYTES, 7)]);
+  expect(await contentOf(7)).toHaveLength(SNAPSHOT_MAX_CHUNK_BYTES);
+  const tooBig = [Buffer.alloc(SNAPSHOT_MAX_CHUNK_BYTES + 1)];
+  await expect(store.write(metaOf(8), tooBig)).rejects.toThrow(RangeError);
 });
 
 test("snapshot: a failed write leaves nothing, and an unfinished one is removed", async () => {

@@ -246,9 +246,12 @@ describe("WriteAheadLog", () => {
   it("refuses a run of entries whose lengths are not whole, and says where", async () => {
     const run = { kind: WAL_KINDS.entries, term: 1, index: 2, payload: Buffer.alloc(24, 255) };
     await write([[entry(1)], [run]]);
-    await expect(open()).rejects.toThrow(
-      /corrupt in segment 0: entries up to 2 have no whole lengths; .* add it again with an empty/,
-    );
+    await expect(open()).rejects.toMatchObject({
+      code: "server_error",
+      message: expect.stringMatching(
+        /corrupt in segment 0: entries up to 2 have no whole lengths; .* add it again with an empty/,
+      ),
+    });
   });
 
   const segment = (n: number) => join(directory, `wal-${String(n).padStart(16, "0")}.log`);

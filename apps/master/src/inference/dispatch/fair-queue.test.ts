@@ -57,6 +57,15 @@ test("fair queue: a ticket that has waited long goes before later ones, until it
   expect([queue.peek(), queue.positionOf(old)]).toEqual([later, 2]);
 });
 
+test("fair queue: a raised ticket goes after those that had its priority before", () => {
+  const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>();
+  const raised = { fairKey: "a", priority: BATCH, order: 0, arrivedMs: 0 };
+  const present = { fairKey: "a", priority: NORMAL, order: 1, arrivedMs: 29_999 };
+  for (const ticket of [raised, present]) queue.push(ticket);
+  queue.age(30_000);
+  expect(queue.tickets()).toEqual([present, raised]);
+});
+
 test("fair queue: a ticket without a time of arrival keeps its priority", () => {
   const queue = new FairQueue<Ticket & { readonly arrivedMs?: number }>();
   const timeless = { fairKey: "a", priority: BATCH, order: 0 };

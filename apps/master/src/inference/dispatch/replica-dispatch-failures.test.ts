@@ -41,6 +41,7 @@ test("dispatch: after three failures the last one is reported, with its node", a
     param: "p",
     model: "m",
   });
+  expect(call.error?.["retryAfterMs"]).toBeUndefined();
   expect(replicas.map(({ deadlines }) => deadlines.length)).toEqual([1, 1, 1, 0]);
   expect(dispatch.stats()).toMatchObject({ started: 0, retries: 2 });
 });

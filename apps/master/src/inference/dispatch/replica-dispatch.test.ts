@@ -14,6 +14,7 @@ import {
   useTimesByHand,
 } from "../../../test/scripted-replicas.ts";
 import type { PartPlace } from "../../nodes/replicas/ready-replica.ts";
+import { CallWait } from "./inference-port.ts";
 
 beforeEach(useTimesByHand);
 
@@ -39,7 +40,7 @@ test("dispatch: the load has the time to the first token of calls above batch", 
     const call = start({ priority });
     await soon();
     await pass(waitMs);
-    await read(call);
+    for await (const { type } of call.answer?.events ?? []) if (type === "delta") await pass(50);
     return dispatch.loadOf("m");
   };
   expect(await answered(priorityNumber("batch"), 700)).toEqual({ queued: 0, ttftMs: undefined });
@@ -119,6 +120,17 @@ test("dispatch: a wait ends at its limit, or at the deadline", async () => {
   expect(dispatch.stats()).toMatchObject({ queued: 0, overloaded: 1 });
 });
 
+test("dispatch: a batch call waits beyond the limit, but not beyond its deadline", async () => {
+  const { start } = dispatchOver([full("a")]);
+  const priority = priorityNumber("batch");
+  const [patient, hurried] = [start({ priority }), start({ priority, deadlineMs: 60_000 })];
+  await pass(59_999);
+  expect([patient.error, hurried.error]).toEqual([undefined, undefined]);
+  await pass(1);
+  expect(patient.error).toBeUndefined();
+  expect(hurried.error).toMatchObject({ code: "deadline_exceeded" });
+});
+
 test("dispatch: the wait for a loading model is longer, with its own error", async () => {
   const { start } = dispatchOver([]);
   const call = start();
@@ -143,8 +155,10 @@ test.each([
   source.replicas = [];
   source.outlook = { ...how, loading: false, message: "no" };
   await change();
-  const later = start();
+  const wait = new CallWait();
+  const later = start({}, undefined, wait);
   await soon();
+  expect(wait.firstPosition).toBeUndefined();
   expect([waiting.error, later.error]).toMatchObject([
     { code, message: "no", model: "m" },
     { code, message: "no", model: "m" },
