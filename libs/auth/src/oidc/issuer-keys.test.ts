@@ -101,15 +101,18 @@ it("issuer keys: a set without a list, or with too many keys, gives none", async
   expect(failures[0]).toMatch(/at most 100 keys/);
 });
 
-it.each(["http://idp.example", "ftp://127.0.0.1"])(
-  "issuer keys: plain HTTP on loopback or HTTPS, not %s",
-  async (issuer) => {
-    const keys = new IssuerKeys({
-      issuer,
-      now: () => nowMs,
-      onFailure: ({ message }) => failures.push(message),
-    });
-    await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
-    expect(failures).toEqual([expect.stringMatching(/not an https/)]);
-  },
-);
+it.each([
+  ["http://idp.example", /not an https/],
+  ["ftp://127.0.0.1", /not an https/],
+  ["no address", /not an https/],
+  // Port 1 answers no one: the address itself is accepted.
+  ["https://127.0.0.1:1", /fetch failed|bad port/],
+])("issuer keys: plain HTTP on loopback or HTTPS: %s", async (issuer, reason) => {
+  const keys = new IssuerKeys({
+    issuer,
+    now: () => nowMs,
+    onFailure: ({ message }) => failures.push(message),
+  });
+  await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
+  expect(failures).toEqual([expect.stringMatching(reason)]);
+});

@@ -58,9 +58,12 @@ describe("access tokens", () => {
       roles: ["viewer"],
     });
     expect(user.id).toMatch(/^usr_[A-Za-z0-9_-]{22}$/);
-    const other = await verifier().verify(await signedToken(key, claims({ sub: "bob" })));
-    expect(other).toMatchObject({ groups: [], roles: [] });
-    expect(other.id).not.toBe(user.id);
+    for (const realm of [undefined, null, { roles: null }]) {
+      const others = await signedToken(key, claims({ sub: "bob", realm }));
+      const other = await verifier().verify(others);
+      expect(other).toMatchObject({ groups: [], roles: [] });
+      expect(other.id).not.toBe(user.id);
+    }
   });
 
   it("name the user by an e-mail address only if it is verified", async () => {

@@ -117,6 +117,12 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     for (const hold of holds) hold.finish(NOTHING);
   });
 
+  it.each([7, 50, 60])("the first call of a limit of %i leaves the others", async (limit) => {
+    const [hold] = await admitted(1, subject(`first-${limit}`, { requestsPerMinute: limit }));
+    expect(hold?.views()).toMatchObject([{ requests: { limit, remaining: limit - 1 } }]);
+    hold?.finish(NOTHING);
+  });
+
   it("calls at once: as many as the limit, and again after they have ended", async () => {
     for (let round = 0; round < 2; round++) {
       const holds = await admitted(100, subject("calls", { concurrency: 50 }));
@@ -166,6 +172,19 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
   });
 
+  it("a Redis that lost its data while no call came: it learns what masters spent", async () => {
+    const many = Array.from({ length: 120 }, (_, n) => newBudget(`many-${n}`));
+    for (const of of many) expect(await spendTen(0, of)).toBe(true);
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    const client = newClient();
+    const known = many.map((of) => client.hget(keyOf(of), "s:total:master-0"));
+    expect(new Set(await Promise.all(known))).toEqual(new Set(["10"]));
+    budgets.splice(-many.length);
+  });
+
   it("calls at once: those that run while Redis loses its data count in the next one", async () => {
     const of = subject("running", { concurrency: 50 });
     const running = await admitted(30, of);
@@ -204,6 +223,16 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     for (let i = 0; i < 60; i++) await spendTen(i % MASTERS);
     // The last 10 cannot be reserved, since a call reserves 20.
     expect(spent()).toBe(990);
+  });
+
+  it("a budget: what a better estimate of a call frees is there for others", async () => {
+    const of = newBudget("corrected");
+    const [first] = await admitted(1, of);
+    expect(await first?.reserve({ tokens: 5, spend: 1000 })).toBeUndefined();
+    first?.correct({ tokens: 5, spend: 100 });
+    const [second] = await admitted(1, of);
+    expect(await second?.reserve({ tokens: 5, spend: 900 })).toBeUndefined();
+    for (const hold of [first, second]) hold?.finish(NOTHING);
   });
 
   it("a budget that Redis has lost: every master sends its part again", async () => {
@@ -264,6 +293,10 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     redis.kill("SIGCONT");
     expect(Math.max(...waited)).toBeLessThan(TIMEOUT_MS + 1000);
     expect(waited.filter((ms) => ms > TIMEOUT_MS / 2)).toHaveLength(1);
+    // The times of calls that ended are counted, and each ended before its bound.
+    const took = masters.flatMap((master) => master.took);
+    expect(took.length).toBeGreaterThan(200);
+    expect(Math.max(...took)).toBeLessThan(TIMEOUT_MS / 1000 + 1);
     await eventually(isOpen, "the masters count in Redis again", 30_000);
   });
 });
@@ -273,9 +306,9 @@ const TIMEOUT_MS = 3_000;
 
 function newMaster(rank: number, port: number) {
   const now = () => performance.now();
-  const spend = new OwnSpend({ history: () => 0, wallNow: Date.now, maxSubjects: 100 });
+  const spend = new OwnSpend({ history: () => 0, wallNow: Date.now, maxSubjects: 1000 });
   const share = (limits: Subject["limits"]) => shareOfLimits(limits, { rank, count: MASTERS });
-  const limiter = () => new RateLimiter({ now, maxKeys: 100 });
+  const limiter = () => new RateLimiter({ now, maxKeys: 1000 });
   const took: number[] = [];
   const store = new RedisStore({
     server: { url: `redis://127.0.0.1:${port}`, password: "secret" },
