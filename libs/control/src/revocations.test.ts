@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { REVOKES_NODES } from "./cluster-version.ts";
-import { isRevoked } from "./revocations.ts";
+import { isRevoked, revocationsSince } from "./revocations.ts";
 import { newestControl } from "./testing/newest-control.ts";
 
 function revoking() {
@@ -29,6 +29,17 @@ test("revocation: ends a node's earlier certificates, and no others", () => {
   expect(isEnded("worker", "w1", 1_000)).toBe(true);
   expect(revoke("w1", 2_000)).toMatchObject({ ok: true });
   expect(isEnded("worker", "w1", 2_000)).toBe(true);
+});
+
+test("revocation: nodes learn of those whose certificates may not have expired", () => {
+  const { control, revoke } = revoking();
+  revoke("w1", 999);
+  revoke("w2", 1_000);
+  revoke("p", 2_000, "parameter-server");
+  expect(revocationsSince(control.state.cluster, 1_000)).toEqual([
+    ["worker/w2", 1_000],
+    ["parameter-server/p", 2_000],
+  ]);
 });
 
 test("revocation: the first one is forgotten where there are too many", () => {

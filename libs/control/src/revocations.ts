@@ -3,6 +3,7 @@ import type { ControlState } from "./state.ts";
 
 /** Nodes whose certificates were revoked; one more replaces the one that was revoked first. */
 const MAX_REVOKED = 10_000;
+const PREFIX = "revoked:";
 
 /** A node as its certificates name it. Masters are not revoked: each holds the authority's key. */
 interface Revocable {
@@ -20,7 +21,7 @@ export function revokeNode(cluster: Cluster, command: RevokeCommand): ControlRep
   }
   const key = keyOf({ role, name });
   cluster.set(key, Math.max(atMs, Number(cluster.get(key) ?? 0)));
-  const revoked = [...cluster.keys()].filter((key) => key.startsWith("revoked:"));
+  const revoked = [...cluster.keys()].filter((key) => key.startsWith(PREFIX));
   if (revoked.length <= MAX_REVOKED) return ACCEPTED;
   const oldest = revoked.reduce((one, other) =>
     Number(cluster.get(other)) < Number(cluster.get(one)) ? other : one,
@@ -42,6 +43,17 @@ export function isRevoked(
   return atMs !== undefined && validFromMs <= Number(atMs);
 }
 
+/** The nodes of revocations that came no earlier, as role/name, each with its time. */
+export function revocationsSince(
+  cluster: Pick<Cluster, "entries">,
+  sinceMs: number,
+): (readonly [node: string, atMs: number])[] {
+  const all = [...cluster.entries()].map(([key, value]) => [key, Number(value)] as const);
+  return all
+    .filter(([key, atMs]) => key.startsWith(PREFIX) && atMs >= sinceMs)
+    .map(([key, atMs]) => [key.slice(PREFIX.length), atMs]);
+}
+
 function keyOf({ role, name }: Revocable): `revoked:${string}` {
-  return `revoked:${role}/${name}`;
+  return `${PREFIX}${role}/${name}`;
 }

@@ -101,6 +101,7 @@ export class NodeAgent {
       followed,
       onRefused,
       tickets: options.takesTickets ? tickets : undefined,
+      isRevoked: (node, { valid_from: from }) => followed.revoked.has(node, Date.parse(from)),
     });
     return new NodeAgent(options, nodeId, {
       credentials,

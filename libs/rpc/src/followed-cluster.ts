@@ -4,6 +4,7 @@ import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { replaceFileBeneath } from "@heddle/base/beneath";
 import { clusterRefusal } from "@heddle/base/cluster-id";
 import { AppError } from "@heddle/base/errors";
+import { RevokedNodes } from "@heddle/pki/revoked-nodes";
 
 const FILE = "cluster.json";
 
@@ -12,6 +13,8 @@ const FILE = "cluster.json";
  * its cluster, as after a restore, and never back.
  */
 export class FollowedCluster {
+  /** As its masters report them. */
+  readonly revoked = new RevokedNodes();
   readonly #directory: string;
   readonly #listeners = new Set<() => void>();
   #id: string | undefined;

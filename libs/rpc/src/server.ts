@@ -27,7 +27,6 @@ interface BindOptions {
   readonly tickets?: TicketVerifier | undefined;
   /** Of a node: the cluster that it follows. */
   readonly followed?: FollowedCluster | undefined;
-  /** Of a master, which knows which certificates were revoked. */
   readonly isRevoked?: IsRevoked | undefined;
   /** Of a server that is no node: its own key, which callers know by the certificate. */
   readonly key?: { readonly certificate: string; readonly privateKey: string } | undefined;

@@ -5,8 +5,9 @@ import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { AttachReply } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { NodeReport__Output } from "@heddle/contracts/generated/heddle/v1/NodeReport";
 import type { Register__Output } from "@heddle/contracts/generated/heddle/v1/Register";
-import { isRevoked } from "@heddle/control/revocations";
+import { isRevoked, revocationsSince } from "@heddle/control/revocations";
 import type { Log } from "@heddle/observability/logger";
+import { CLOCK_SKEW_MS } from "@heddle/pki/certificate-authority";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { callerOf, type NodeCredentials, revokedError } from "@heddle/rpc/credentials";
 import { toStatus } from "@heddle/rpc/status";
@@ -38,13 +39,17 @@ const RETURN_INTERVALS = 30;
 /** Bound on attached nodes. */
 const MAX_NODES = 4_096;
 
+type RegistryConfig = Pick<
+  MasterConfig,
+  "masterId" | "fixedTimes" | "peers" | "certificateLifetimeMs"
+>;
 /** The nodes' progress of running tasks goes there. */
 type Progress = Pick<ProgressBook, "take">;
 
 /** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
   divisionFailures: ReadonlyMap<string, string> = new Map();
-  readonly #config: Pick<MasterConfig, "masterId" | "fixedTimes" | "peers">;
+  readonly #config: RegistryConfig;
   readonly #credentials: NodeCredentials;
   readonly #control: Pick<ControlPlane, "state" | "group">;
   readonly #progress: Progress;
@@ -59,7 +64,7 @@ export class NodeRegistry implements NodeDirectory {
   readonly #retired = new Map<string, WorkerLink>();
   readonly #listeners = new Set<(change: RegistryChange) => void>();
   readonly #sweep: NodeJS.Timeout;
-  /** The masters last announced to the nodes. */
+  /** The masters and revocations last announced to the nodes. */
   #announced = "";
   /** Initially the start of this master: before that no worker could attach. */
   #workerLeftAtMs: number;
@@ -69,7 +74,7 @@ export class NodeRegistry implements NodeDirectory {
   workersLost = 0;
 
   constructor(
-    @Inject(MASTER_CONFIG) config: Pick<MasterConfig, "masterId" | "fixedTimes" | "peers">,
+    @Inject(MASTER_CONFIG) config: RegistryConfig,
     @Inject(CREDENTIALS) credentials: NodeCredentials,
     @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state" | "group">,
     @Inject(ProgressBook) progress: Progress,
@@ -85,7 +90,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#sweep = setInterval(() => {
       this.#dropSilent();
       this.#dropRevoked();
-      this.#announceMembers();
+      this.#announce();
     }, this.#heartbeatMs);
     this.#sweep.unref();
   }
@@ -266,17 +271,25 @@ export class NodeRegistry implements NodeDirectory {
     const cluster = this.#control.group?.status().cluster ?? "";
     const masters = this.#masters;
     const [members, addresses] = [[...masters.keys()], [...masters.values()]];
-    return { heartbeatIntervalMs: this.#heartbeatMs, masterId, members, addresses, cluster };
+    const revoked = this.#revoked.map(([node, atMs]) => ({ node, atMs }));
+    const intervalMs = this.#heartbeatMs;
+    return { heartbeatIntervalMs: intervalMs, masterId, members, addresses, cluster, revoked };
+  }
+
+  /** Revocations of certificates that may not have expired. */
+  get #revoked(): ReturnType<typeof revocationsSince> {
+    const lifetimeMs = this.#config.certificateLifetimeMs + 2 * CLOCK_SKEW_MS;
+    return revocationsSince(this.#control.state.cluster, this.#clock.wallMs() - lifetimeMs);
   }
 
   /**
    * Nodes look for a new master, and no longer for a removed one even if it stopped before it could
    * announce that.
    */
-  #announceMembers(): void {
-    const members = JSON.stringify([...this.#masters]);
-    if (members === this.#announced) return;
-    this.#announced = members;
+  #announce(): void {
+    const known = JSON.stringify([...this.#masters, ...this.#revoked]);
+    if (known === this.#announced) return;
+    this.#announced = known;
     for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
   }
 

@@ -511,6 +511,23 @@ export const DESCRIPTORS = `{
         "cluster": {
          "type": "string",
          "id": 4
+        },
+        "revoked": {
+         "rule": "repeated",
+         "type": "RevokedNode",
+         "id": 6
+        }
+       }
+      },
+      "RevokedNode": {
+       "fields": {
+        "node": {
+         "type": "string",
+         "id": 1
+        },
+        "atMs": {
+         "type": "uint64",
+         "id": 2
         }
        }
       },

@@ -137,6 +137,12 @@ export class Attachment {
     });
   }
 
+  #note({ cluster, revoked }: AttachReply__Output): void {
+    const { followed } = this.#options;
+    if (followed.refusalOf(cluster) !== undefined) return;
+    for (const { node, atMs } of revoked) followed.revoked.add(node, Number(atMs));
+  }
+
   /** Resolves with the reason when the stream has ended. */
   #attachOnce(onAttached: () => void): Promise<AppError> {
     const { master, credentials, register, heartbeat, followed, log } = this.#options;
@@ -164,6 +170,7 @@ export class Attachment {
       // Before its report: that of a cluster which is no longer followed does not count.
       if (!this.#report) this.#follow(reply.cluster);
       this.#options.onReport?.(groupOf(reply));
+      this.#note(reply);
       // Later messages concern only the group.
       if (this.#report) return;
       clearTimeout(timer);

@@ -105,7 +105,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
   });
 
   // holds: sec-revoked
-  it("whose certificate is revoked leaves, and renews and joins no more", async ({
+  it("whose certificate is revoked leaves, renews no more, and no node serves it", async ({
     onTestFinished,
   }) => {
     const { cluster, token, mint } = await start(onTestFinished);
@@ -119,13 +119,19 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
       const { data } = await json(cluster, "GET", "/api/v1/workers");
       return (data as Worker[]).find((worker) => worker.name === name);
     };
+    const material = await readMaterial(join(cluster.data, "one"));
+    const tls = new TlsIdentity(material!);
+    const { address: kept } = (await named("kept"))!;
+    const other = new Peer(kept, { clusterToken: "", tls }, "worker");
+    onTestFinished(() => other.close());
+    const weights = ALL_METHODS.find(({ path }) => path.endsWith("/ReadWeights"))!;
+    expect(await callOutcome(other, weights)).toBe("invalid_value");
     const { id } = (await named("stolen"))!;
     const reply = await cluster.request("POST", `/api/v1/workers/${id}/revoke`);
     expect(reply.status).toBe(202);
     await cluster.replicasReady(1, 60_000);
     expect((await named("stolen"))?.attached ?? false).toBe(false);
-    const material = await readMaterial(join(cluster.data, "one"));
-    const tls = new TlsIdentity(material!);
+    await eventually(async () => (await callOutcome(other, weights)) === "permission_denied");
     const peer = new Peer(cluster.grpc, { clusterToken: "", tls });
     onTestFinished(() => peer.close());
     const { csr } = await requestCertificate();

@@ -1,5 +1,6 @@
 // Original file: proto/cluster.proto
 
+import type { RevokedNode as _heddle_v1_RevokedNode, RevokedNode__Output as _heddle_v1_RevokedNode__Output } from '../../heddle/v1/RevokedNode.ts';
 
 export interface AttachReply {
   'heartbeatIntervalMs'?: (number);
@@ -7,6 +8,7 @@ export interface AttachReply {
   'members'?: (string)[];
   'cluster'?: (string);
   'addresses'?: (string)[];
+  'revoked'?: (_heddle_v1_RevokedNode)[];
 }
 
 export interface AttachReply__Output {
@@ -15,4 +17,5 @@ export interface AttachReply__Output {
   'members': (string)[];
   'cluster': (string);
   'addresses': (string)[];
+  'revoked': (_heddle_v1_RevokedNode__Output)[];
 }
