@@ -60,13 +60,14 @@ export type EmbeddingAnswer = DataOf<typeof embeddingResponse>;
 
 /** Parses a body; throws an AppError that names the first fault in `param`. */
 export function parseEmbeddingRequest(body: unknown): EmbeddingRequest {
-  checkCount(Object(body).input);
+  checkForm(Object(body).input);
   return validate(embeddingRequest, body);
 }
 
 /** Checked before the union, whose fault would be that of another form. */
-function checkCount(input: unknown): void {
-  if (!Array.isArray(input) || typeof input[0] === "number") return;
+function checkForm(input: unknown): void {
+  if (!Array.isArray(input)) return;
+  if (typeof input[0] === "number") return void validate(z.object({ input: tokens }), { input });
   if (input.length <= MAX_EMBEDDING_INPUTS) return;
   const message = `Invalid value for 'input': at most ${MAX_EMBEDDING_INPUTS} inputs are allowed, got ${input.length}.`;
   throw new AppError("invalid_value", message, { param: "input" });

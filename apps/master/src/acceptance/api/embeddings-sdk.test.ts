@@ -80,6 +80,8 @@ it("embeddings: faults name their field", async () => {
   await refused({ input: "" }, { param: "input" });
   await refused({ input: [] }, { param: "input" });
   await refused({ input: ["a", ""] }, { param: "input[1]" });
+  const whole = expect.stringMatching("'input\\[0\\]': .*expected a whole number");
+  await refused({ input: [1.5] }, { param: "input[0]", message: whole });
   await refused({ input: new Array(2049).fill("a") }, { param: "input" });
   await refused({}, { param: "input", code: "missing_required_parameter" });
   await refused({ input: "a", dimensions: 4096 }, { param: "dimensions" });
