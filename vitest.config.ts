@@ -45,8 +45,8 @@ export default defineConfig({
       HEDDLE_WAL_SEGMENT_MIB: "4",
     },
     // A slow or loaded machine makes no test fail; a hang still ends the run.
-    testTimeout: 120_000,
-    hookTimeout: 240_000,
-    expect: { poll: { timeout: 50_000 } },
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 100_000 } },
   },
 });

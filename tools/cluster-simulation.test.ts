@@ -34,7 +34,7 @@ describe("whole cluster simulation", () => {
   });
 
   // holds: sim-cluster-repeat
-  it("a seed: runs identically each time, also after others", { timeout: 300_000 }, async () => {
+  it("a seed: runs identically each time, also after others", async () => {
     const runs = [
       ["--seeds", "1", "--seed", "3"],
       ["--seeds", "2", "--seed", "2"],
@@ -54,7 +54,7 @@ describe("whole cluster simulation", () => {
     ["fencesEarly", "cutWorker"],
     ["answersEarly", "masterCrash"],
     ["damagesLogs", "slowNetwork"],
-  ])("planted bug: %s is found under %s", { timeout: 300_000 }, async (bug, faults) => {
+  ])("planted bug: %s is found under %s", async (bug, faults) => {
     const args = ["--bug", bug, "--faults", faults, "--seeds", "40", "--first-failure"];
     const { stdout, code } = await simulate(...args, "--seconds", "40");
     console.log(stdout);

@@ -18,7 +18,6 @@ import { type ShellBlock, shellBlocks } from "../apps/master/test/shell-blocks.t
 
 const ROOT = join(import.meta.dirname, "..");
 const MAIN = programOf("cli");
-const PATIENCE_MS = 240_000;
 const run = promisify(execFile);
 const home = mkdtempSync(join(tmpdir(), "heddle-pages-"));
 /** The machine's own Node and npm. */
@@ -73,12 +72,12 @@ beforeAll(async () => {
     HEDDLE_SECRETS_KEY: randomBytes(32).toString("base64"),
   });
   await cluster.printed(/Ctrl-C stops everything/);
-}, PATIENCE_MS);
+});
 afterAll(async () => {
   cluster.child.kill("SIGINT");
   await cluster.end();
   rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
-}, PATIENCE_MS);
+});
 
 const here = (text: string) => text.replaceAll("127.0.0.1:8080", `127.0.0.1:${port}`);
 
@@ -162,17 +161,10 @@ describe("the commands of the pages", () => {
     expect(RUN_HERE.length).toBeGreaterThan(7);
   });
 
-  it.each(RUN_HERE)(
-    "%s: each block ends and prints as the page says",
-    {
-      timeout: PATIENCE_MS,
-    },
-    runPage,
-  );
+  it.each(RUN_HERE)("%s: each block ends and prints as the page says", runPage);
 
   it.each(["README.md", "docs/guide/typescript-client.md"])(
     "%s: its program prints something",
-    { timeout: PATIENCE_MS },
     async (page) => {
       const [, program = ""] = /^```js\n([\s\S]*?)^```$/m.exec(textOf(page)) ?? [];
       const key = readFileSync(join(home, ".heddle/bootstrap-key"), "utf8").trim();

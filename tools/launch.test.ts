@@ -61,7 +61,7 @@ describe.skipIf(process.platform === "win32")("a program that npm starts", () =>
     async (signal) => {
       const { npm, program, launcher } = await npmStart();
       npm.kill(signal);
-      await allGone([program, launcher], 10_000);
+      await allGone([program, launcher]);
       expect(signalsTaken()).toBe("1");
     },
   );
@@ -69,7 +69,7 @@ describe.skipIf(process.platform === "win32")("a program that npm starts", () =>
   it("ends in order after SIGKILL of the launcher", async () => {
     const { program, launcher } = await npmStart();
     process.kill(launcher, "SIGKILL");
-    await allGone([program], 10_000);
+    await allGone([program]);
     expect(signalsTaken()).toBe("1");
   });
 });

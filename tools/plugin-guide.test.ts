@@ -43,9 +43,7 @@ test("the page has three blocks, all run here", () => {
   expect(BLOCKS.map(({ why }) => why)).toEqual(Array(3).fill("tools/plugin-guide.test.ts"));
 });
 
-test("a plugin of the template passes its test in a real cluster", {
-  timeout: PATIENCE_MS,
-}, async () => {
+test("a plugin of the template passes its test in a real cluster", async () => {
   const { stdout } = await shell(make.text, ROOT);
   // In a terminal Node prints a tick in place of the number.
   expect(stdout).toMatch(
@@ -59,7 +57,7 @@ test("a plugin of the template passes its test in a real cluster", {
   });
 });
 
-test("a cluster runs with it, and answers as the page says", { timeout: PATIENCE_MS }, async () => {
+test("a cluster runs with it, and answers as the page says", async () => {
   const command = `cd ~/greeter && exec ${start.text} --port ${port}`;
   const cluster = spawn("bash", ["-euc", command], { env, detached: true });
   try {
@@ -83,9 +81,7 @@ test("a cluster runs with it, and answers as the page says", { timeout: PATIENCE
   }
 });
 
-test("inspect shows the example's digest; a command of a plugin runs", {
-  timeout: PATIENCE_MS,
-}, async () => {
+test("inspect shows the example's digest; a command of a plugin runs", async () => {
   const page = readFileSync(join(ROOT, "docs/guide/plugins.md"), "utf8");
   const code = /```js\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
   const { stdout } = await shell(

@@ -48,6 +48,7 @@ import {
   noSingleConstant,
 } from "./tidy/shape-rules.ts";
 import { parseSource, readSources, repositoryFiles } from "./tidy/source-file.ts";
+import { awaitedApart, shortTimeout } from "./tidy/test-rules.ts";
 
 // The style of this repository, held by a test (after TigerBeetle's tidy.zig). Each rule is first
 // shown to find what it is for, so that a rule that went blind fails here.
@@ -132,6 +133,27 @@ const SHAPE_RULES: readonly Sample[] = [
     title: "no flush in a microtask where `OncePerTurn` does",
     bad: "if (this.#waiting.push(each) === 1) queueMicrotask(() => this.#flush());",
     good: "const flush = new OncePerTurn(() => f(), queueMicrotask);",
+  },
+  {
+    rule: shortTimeout,
+    title: "no test has less time than the default",
+    path: "libs/base/src/a.test.ts",
+    bad: 'it.skipIf(b)("c", { timeout: 60_000 }, f);',
+    good: 'it("c", { timeout: 600_000 }, f);\nvi.waitFor(f, { timeout: 60_000 });',
+  },
+  {
+    rule: shortTimeout,
+    title: "no hook has less time than the default",
+    path: "libs/base/src/a.test.ts",
+    bad: "beforeAll(f, 60_000);",
+    good: "beforeAll(f);\nafterAll(f, 600_000);",
+  },
+  {
+    rule: awaitedApart,
+    title: "no promises are awaited apart that may reject meanwhile",
+    path: "libs/base/src/a.test.ts",
+    bad: "for (const reply of replies) expect((await reply).status).toBe(200);",
+    good: "for (const end of ends) await end();\nfor await (const each of stream) f(each);",
   },
   {
     rule: fileName,

@@ -42,7 +42,7 @@ function containersOf(manifest: Manifest): Container[] {
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
 }
 
-describe.skipIf(isMissing)("the chart", { timeout: 180_000 }, () => {
+describe.skipIf(isMissing)("the chart", () => {
   it.each([{ args: [] }, ...VALUES.map((file) => ({ args: ["--values", file] }))])(
     "chart: is linted strictly and rendered twice alike with %o",
     ({ args }) => {

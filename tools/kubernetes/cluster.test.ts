@@ -111,7 +111,7 @@ afterAll(() => {
   kubectl(["delete", "namespace", namespace, privileged, "--wait=false"]);
 });
 
-describe.skipIf(why !== undefined)("the chart on a cluster", { timeout: 300_000 }, () => {
+describe.skipIf(why !== undefined)("the chart on a cluster", () => {
   const files = ["values.yaml", ...readdirSync(join(CHART, "ci")).map((name) => `ci/${name}`)];
   it.each(files)("chart: the API server accepts every object of %s", (file) => {
     const values = join(CHART, file);

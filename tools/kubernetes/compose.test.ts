@@ -25,7 +25,7 @@ const helpOf = (program: string) => {
   return execFileSync(process.execPath, [main, "--help"], { encoding: "utf8" });
 };
 
-it("compose: programs get only flags and variables that they have", { timeout: 180_000 }, () => {
+it("compose: programs get only flags and variables that they have", () => {
   const own = services.filter(([, { command = [] }]) => command[0]?.startsWith("heddle-"));
   expect(own.length).toBeGreaterThan(6);
   const helps = new Map<string, string>();

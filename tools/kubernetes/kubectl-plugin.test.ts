@@ -72,9 +72,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-it("kubectl plugin: runs a command with the key and a port of the cluster", {
-  timeout: 60_000,
-}, async () => {
+it("kubectl plugin: runs a command with the key and a port of the cluster", async () => {
   const args = ["--context", "far", "-n", "models", "queues", "list", "--output", "json"];
   const { status, stderr } = await plugin(args);
   expect([status, stderr]).toEqual([0, ""]);

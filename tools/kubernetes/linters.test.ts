@@ -47,7 +47,6 @@ it.each(LINTERS)("linters: $program has something to look at", ({ wanted }) => {
 
 it.each(LINTERS.filter(({ program }) => installedProgram(program)))(
   "linters: $program finds no fault",
-  { timeout: 120_000 },
   ({ program, args, wanted }) => {
     let found = "";
     try {

@@ -74,7 +74,7 @@ beforeAll(async () => {
       type === "histogram" ? ["_bucket", "_sum", "_count"].map((part) => name + part) : [name],
     ),
   );
-}, 120_000);
+});
 
 afterAll(async () => {
   up.child.kill("SIGTERM");

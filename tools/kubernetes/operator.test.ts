@@ -109,7 +109,7 @@ const jobsNamed = async (name: string) => {
   return jobs;
 };
 
-describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
+describe.skipIf(why !== undefined)("the operator", () => {
   beforeAll(async () => {
     const port = String(await freePort());
     const flags = ["--port", port, "--profile", "tiny", "--parameter-servers", "0"];
@@ -127,7 +127,7 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     ]);
     operator = startOperator();
     await operator.printed(/"msg":"ready"/);
-  }, 300_000);
+  });
 
   afterAll(async () => {
     if (why !== undefined) return;
@@ -138,7 +138,7 @@ describe.skipIf(why !== undefined)("the operator", { timeout: 300_000 }, () => {
     up.child.kill("SIGTERM");
     await Promise.all([operator.end(), up.end()]);
     rmSync(folder, { recursive: true });
-  }, 120_000);
+  });
 
   it("operator: a TrainingJob runs as one job, and kubectl waits for its end", async () => {
     apply("TrainingJob", "hello", { command: "echo hello", labels: { a: "b" } });

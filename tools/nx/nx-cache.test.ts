@@ -37,7 +37,7 @@ const passedTests = () => {
   return testResults[0].assertionResults.length;
 };
 
-test("nx: tests of an unchanged package are not run again", { timeout: 240_000 }, () => {
+test("nx: tests of an unchanged package are not run again", () => {
   const run = () => nx("run-many", "-t", "test", "-p", "@heddle/kernels", "--outputStyle=stream");
   expect(run()).not.toContain("from the cache");
   const passed = passedTests();
@@ -48,7 +48,7 @@ test("nx: tests of an unchanged package are not run again", { timeout: 240_000 }
   expect(run()).not.toContain("from the cache");
 });
 
-test("nx: the graph has the layers of the packages", { timeout: 120_000 }, () => {
+test("nx: the graph has the layers of the packages", () => {
   const file = join(folder, "graph.json");
   nx("graph", `--file=${file}`);
   const { dependencies } = JSON.parse(readFileSync(file, "utf8")).graph;

@@ -1,5 +1,5 @@
 import type { FileRule } from "./shape-rules.ts";
-import { isTest, lineAt, type SourceFile, type SyntaxNode, walk } from "./source-file.ts";
+import { find, isTest, lineAt, type SourceFile, type SyntaxNode, walk } from "./source-file.ts";
 
 // Rules about designs that the repository has one of: injection, and libs/base/src/async.
 
@@ -94,17 +94,6 @@ function isProduct({ path }: SourceFile): boolean {
     !isTest(path) &&
     !/\/(testing|test)\/|^libs\/(simulation|base\/src\/async)\//.test(path)
   );
-}
-
-function find(file: SourceFile, problemOf: (node: SyntaxNode) => string | undefined): string[] {
-  const problems: string[] = [];
-  for (const statement of file.body) {
-    walk(statement, (node) => {
-      const problem = problemOf(node);
-      if (problem) problems.push(`${file.path}:${lineAt(file.text, node.start)}: ${problem}`);
-    });
-  }
-  return problems;
 }
 
 /** The nodes below one that run with it: not those of functions in it. */

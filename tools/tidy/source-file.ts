@@ -165,6 +165,21 @@ export function walk(
   }
 }
 
+/** The problems of single nodes, each with its place. */
+export function find(
+  file: SourceFile,
+  problemOf: (node: SyntaxNode) => string | undefined,
+): string[] {
+  const problems: string[] = [];
+  for (const statement of file.body) {
+    walk(statement, (node) => {
+      const problem = problemOf(node);
+      if (problem) problems.push(`${file.path}:${lineAt(file.text, node.start)}: ${problem}`);
+    });
+  }
+  return problems;
+}
+
 function isNode(value: unknown): value is SyntaxNode {
   return typeof value === "object" && value !== null && "type" in value && "start" in value;
 }

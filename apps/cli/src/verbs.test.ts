@@ -182,7 +182,7 @@ afterAll(() => {
   server.close();
 });
 
-describe("every verb", { timeout: 120_000 }, () => {
+describe("every verb", () => {
   it("is covered by this test", () => {
     const known = [...Object.keys(ASKING), ...WITHOUT_CLUSTER];
     expect(

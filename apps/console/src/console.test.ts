@@ -10,7 +10,6 @@ import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../test/browse
 import { unreachable } from "../test/keyboard.ts";
 
 const rig = new ConsoleRig();
-const MINUTES_MS = 240_000;
 /** Prints, reports losses, and runs until it is cancelled: longer than the tests on any machine. */
 const STEPS = `for i in $(seq 20000); do echo "line $i"; echo "{\\"step\\":$i,\\"loss\\":$((1000 - i))}" >> "$HEDDLE_PROGRESS_FILE"; sleep 0.2; done`;
 let job = "";
@@ -23,7 +22,7 @@ beforeAll(async () => {
   const size = ["--simulate-gpus", "4xH100-80GB", "--masters", "3", "--parameter-servers", "0"];
   await rig.start(...size, "--secrets-key-file", keyFile);
   job = (await rig.call("POST", "/jobs", { name: "counts", command: STEPS }))["job_id"] ?? "";
-}, MINUTES_MS);
+});
 afterAll(() => rig.close());
 beforeEach(() => {
   rig.errors.length = 0;
@@ -62,7 +61,7 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     let page: Page;
     beforeAll(async () => {
       page = await rig.signedIn();
-    }, MINUTES_MS);
+    });
     afterAll(() => page?.context().close());
 
     it.each(PAGES)("%s", async (path, shown) => {

@@ -6,7 +6,6 @@ import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../test/browser.ts";
 import { scrolled } from "../test/scrolling.ts";
 
 const rig = new ConsoleRig();
-const MINUTES_MS = 300_000;
 const ROW_PX = 40;
 const LINE_PX = 18;
 const LINES = 100_000;
@@ -21,7 +20,7 @@ beforeAll(async () => {
   const { job_id: job } = await rig.call("POST", "/jobs", { name: "talks", command: LONG_LOG });
   page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
   await page.getByText("succeeded").first().waitFor();
-}, MINUTES_MS);
+});
 afterAll(() => rig.close());
 beforeEach(async () => {
   rig.errors.length = 0;
@@ -66,7 +65,7 @@ const LISTS = [
 ] as const;
 
 describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => {
-  it(`logs: of ${LINES} lines those in view are in the page`, { timeout: MINUTES_MS }, async () => {
+  it(`logs: of ${LINES} lines those in view are in the page`, async () => {
     await page.getByRole("button", { name: "From the start" }).click();
     await page.getByText("100,000 lines").waitFor();
     await expectFew(".log", LINES * LINE_PX);
@@ -76,9 +75,6 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
 
   it.each(LISTS)(
     "%s: of all rows those in view are in the page",
-    {
-      timeout: MINUTES_MS,
-    },
     async (name, path, count, copy) => {
       await multiply(path, count, copy);
       // Within the page: a reload would end the session.

@@ -80,7 +80,7 @@ async function shownKey({ output }: Process): Promise<string> {
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
 
 // Some tests start two masters, one after the other.
-describe("master process", { timeout: 240_000 }, () => {
+describe("master process", () => {
   // holds: key-restart
   it("keeps keys and models over a kill, and shows its first key once", async () => {
     const keyFile = join(data, "admin-key");

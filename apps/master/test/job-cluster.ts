@@ -4,6 +4,7 @@ import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { SCRIPTED_WORKER } from "@heddle/base/testing/programs";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { TestContext } from "vitest";
@@ -225,7 +226,7 @@ export class JobCluster {
         });
       }
     };
-    return { lines, cursors, ended: read() };
+    return { lines, cursors, ended: held(read()) };
   }
 
   /** Passes on each step of the job's update stream until the signal. */

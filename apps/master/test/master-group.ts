@@ -34,9 +34,9 @@ export interface GroupView {
 }
 
 /** Far above what any wait needs on a loaded machine. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 100_000;
 /** Far above what a start takes: a minute was seen on a machine with thirty other loads. */
-const READY_MS = 120_000;
+const READY_MS = 240_000;
 
 interface RunningMaster {
   readonly child: ChildProcess;
@@ -153,7 +153,7 @@ export class MasterGroup {
     });
     this.#endings.set(name, ended);
     const late = setTimeout(() => {
-      ready.reject(new Error(`${name} is not ready after two minutes:\n${output}`));
+      ready.reject(new Error(`${name} is not ready after four minutes:\n${output}`));
     }, READY_MS);
     const { http } = JSON.parse(await ready.promise.finally(() => clearTimeout(late))) as {
       http: string;

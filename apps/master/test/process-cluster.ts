@@ -54,6 +54,10 @@ export class ProcessCluster {
   readonly #children = new Set<ChildProcess>();
   grpc = "";
 
+  get runningWorkers(): ChildProcess[] {
+    return this.workers.filter(isRunning);
+  }
+
   private constructor(data: string, options: ClusterOptions) {
     this.data = data;
     this.#options = options;
@@ -120,6 +124,13 @@ export class ProcessCluster {
     return child;
   }
 
+  /** Starts what a test has stopped, so that a failed one can be tried again. */
+  async startMissing(workers: number): Promise<void> {
+    if (!isRunning(this.master)) await this.startMaster();
+    while (this.runningWorkers.length < workers) await this.startWorker();
+    await this.replicasReady(workers);
+  }
+
   /** `name` selects the data directory, as for a worker. */
   async startParameterServer(name: string, flags: readonly string[] = []): Promise<ChildProcess> {
     const { child } = await this.#spawn(PARAMETER_SERVER, [
@@ -172,17 +183,13 @@ export class ProcessCluster {
     }
   }
 
-  async replicasReady(count: number, timeoutMs = 60_000): Promise<void> {
-    await this.until(
-      async () => {
-        const reply = await this.request("GET", `/api/v1/models/${TINY}`).catch(() => undefined);
-        if (!reply?.ok) return false;
-        const { replicas } = (await reply.json()) as { replicas: { phase: string }[] };
-        return replicas.filter(({ phase }) => phase === "ready").length === count;
-      },
-      `${count} replicas are ready`,
-      timeoutMs,
-    );
+  async replicasReady(count: number): Promise<void> {
+    await this.until(async () => {
+      const reply = await this.request("GET", `/api/v1/models/${TINY}`).catch(() => undefined);
+      if (!reply?.ok) return false;
+      const { replicas } = (await reply.json()) as { replicas: { phase: string }[] };
+      return replicas.filter(({ phase }) => phase === "ready").length === count;
+    }, `${count} replicas are ready`);
   }
 
   /** A metric of /metrics, summed over its label sets, or over those of the model. */
@@ -198,14 +205,9 @@ export class ProcessCluster {
     return sum;
   }
 
-  async until(condition: () => Promise<boolean>, what: string, timeoutMs: number): Promise<void> {
-    const end = performance.now() + timeoutMs;
-    while (!(await condition())) {
-      if (performance.now() > end) {
-        throw new Error(`not within ${timeoutMs} ms: ${what}\n${this.output.slice(-3000)}`);
-      }
-      await delay(50);
-    }
+  /** `eventually` that shows the output of the processes. */
+  until(condition: () => Promise<boolean>, what: string, timeoutMs?: number): Promise<void> {
+    return eventually(condition, () => `${what}\n${this.output.slice(-3000)}`, timeoutMs);
   }
 
   /** The rows of the usage ledger that are on the disk. */
@@ -217,12 +219,14 @@ export class ProcessCluster {
       .map((line) => JSON.parse(line) as UsageLine);
   }
 
-  /** Stops one process and returns its exit code or signal. */
+  /** Stops one process, unless it has ended, and returns its exit code or signal. */
   async stop(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<number | string> {
-    const exited = once(child, "exit");
-    child.kill(signal);
-    const [code, killedBy] = (await exited) as [number | null, string | null];
-    return code ?? killedBy ?? "";
+    if (isRunning(child)) {
+      const exited = once(child, "exit");
+      child.kill(signal);
+      await exited;
+    }
+    return child.exitCode ?? child.signalCode ?? "";
   }
 
   async close(): Promise<void> {
@@ -255,6 +259,10 @@ export class ProcessCluster {
     if (line === undefined) throw new Error(`${main.at(-1)} did not start: ${own}`);
     return { child, ready: JSON.parse(line) as Ready };
   }
+}
+
+function isRunning(child: ChildProcess): boolean {
+  return child.exitCode === null && child.signalCode === null;
 }
 
 /** The parts of a usage row that these tests read. */

@@ -9,13 +9,10 @@ import {
   type TrainingProgram,
   zeroState,
 } from "@heddle/training/training-program";
-import { afterAll, afterEach, beforeAll, describe, expect, it, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, test } from "vitest";
 import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients in this process.
-
-// Processes and sockets may be slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 

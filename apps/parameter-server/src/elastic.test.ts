@@ -18,12 +18,10 @@ import {
 } from "@heddle/parameters/testing/server-processes";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Workers that are lost and return during a job.
-
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let servers: readonly ServerProcess[] = [];
 beforeAll(async () => {

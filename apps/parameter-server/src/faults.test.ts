@@ -19,9 +19,6 @@ import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts
 
 // Servers that die and disks that corrupt data: real processes, killed with kill -9.
 
-// Many processes start one after the other, perhaps on a busy machine.
-vi.setConfig({ testTimeout: 180_000 });
-
 afterEach(closeClients);
 afterAll(stopServers);
 

@@ -20,12 +20,10 @@ import {
 import { issueTicket } from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
-import { afterAll, afterEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // A restored cluster numbers the attempts of its jobs from the backup on, so numbers repeat.
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const formed = "0123456789abcdef0123456789abcdef";
 const restored = nextClusterId(formed, 20, "ab");

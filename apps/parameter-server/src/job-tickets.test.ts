@@ -27,7 +27,7 @@ import { serveControllers } from "@heddle/rpc/nest/serve-controllers";
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { bindServer, closeServer } from "@heddle/rpc/server";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { RefusalCounts } from "./refusal-counts.ts";
 import { ShardRegistry } from "./shard-registry.ts";
 import { ShardsController } from "./shards.controller.ts";
@@ -35,8 +35,6 @@ import { ShardsController } from "./shards.controller.ts";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // The rights of a job's task at parameter servers, by the ticket that a master issued.
-
-vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 beforeAll(async () => {

@@ -2,6 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import {
   checkpointShards,
   openShards,
@@ -16,12 +17,10 @@ import {
   stopServers,
 } from "@heddle/parameters/testing/server-processes";
 import type { ConsistencyModel } from "@heddle/training/consistency/update-clock";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { closeClients, jobOn, joinJob } from "./testing/training-job.ts";
 
 // A worker is lost after one shard has its part and before the other has it.
-
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 let servers: readonly ServerProcess[] = [];
 beforeAll(async () => {
@@ -92,7 +91,7 @@ test("checkpoint: under bsp it fails with the reason, until the worker has left"
     message: expect.stringMatching(/shard 1 has version 1 .* of 2: a worker was lost/),
   });
   // It is refused once, after two seconds, and then tried again.
-  const later = checkpointShards(job, "later");
+  const later = held(checkpointShards(job, "later"));
   await delay(2_500);
   const replacement = await joinJob(job, 1, { incarnation: 1 });
   await replacement.leave();

@@ -8,11 +8,8 @@ import { DataConnection } from "@heddle/parameters/data-plane/data-connection";
 import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
 import { openShards, shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { jobOn, tensors } from "./testing/training-job.ts";
-
-// Processes and sockets may be slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 const clients: NodeClient[] = [];

@@ -22,10 +22,7 @@ import { jobOn } from "./testing/training-job.ts";
 /** Other apps run as processes, and are never imported. */
 const MASTER = startArguments("master");
 const PROGRAM = startArguments("parameter-server");
-const WAIT_MS = 60_000;
-
-// Processes may be slow to start on a busy machine.
-vi.setConfig({ testTimeout: 180_000 });
+const WAIT_MS = 100_000;
 
 /** A process that logs JSON lines; `ready` is its start message. */
 class Driven {

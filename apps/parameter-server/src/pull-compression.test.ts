@@ -5,13 +5,10 @@ import { partBytes } from "@heddle/parameters/shards/compression";
 import { shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { checkpointShards, openShards, restoreShards } from "@heddle/parameters/shards/shard-set";
 import { startServer, stopServers } from "@heddle/parameters/testing/server-processes";
-import { afterAll, afterEach, beforeAll, expect, it, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, it, test } from "vitest";
 import { closeClients, jobOn, joinJob, SHAPES, tensors } from "./testing/training-job.ts";
 
 // Real server processes and sockets; the workers are clients in this process.
-
-// Processes and sockets may be slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 

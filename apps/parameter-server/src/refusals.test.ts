@@ -20,13 +20,10 @@ import { encodeShard } from "@heddle/parameters/shards/shard-spec";
 import { credentials, startServer, stopServers } from "@heddle/parameters/testing/server-processes";
 import { issueTicket } from "@heddle/rpc/job-ticket";
 import { Peer } from "@heddle/rpc/peer";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { closeClients, jobOn, joinJob, tensors } from "./testing/training-job.ts";
 
 // Invalid input to real server processes; after each refusal the run continues.
-
-// Processes and sockets may be slow on a busy machine.
-vi.setConfig({ testTimeout: 120_000 });
 
 let servers: readonly string[] = [];
 

@@ -27,7 +27,7 @@ import { TEXT } from "@heddle/training/testing/tiny-language-model";
 const trainerProgram = programOf("trainer");
 
 /** The longest wait in a training test on a busy machine. */
-const WAIT_MS = 90_000;
+const WAIT_MS = 200_000;
 
 /** A line of progress or of metrics. */
 export interface TrainingLine {

@@ -7,10 +7,8 @@ import type { ParameterClient, Parameters } from "@heddle/training/parameter-cli
 import { actorCriticParameters } from "@heddle/training/ppo/actor-critic";
 import { PPO_DEFAULTS } from "@heddle/training/ppo/ppo-config";
 import { policyFor, runPpoWorker } from "@heddle/training/ppo/ppo-worker";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { onnxBackend } from "./onnx-backend.ts";
-
-vi.setConfig({ testTimeout: 300_000 });
 
 /** A server of one worker: the parameters move by the worker's displacement. */
 function ownServer(held: Parameters): ParameterClient {

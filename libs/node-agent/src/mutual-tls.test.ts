@@ -155,7 +155,7 @@ test("TLS: an expiring certificate ends no open stream, but admits no new call",
   ).rejects.toMatchObject({ details: expect.stringContaining("expired") });
   stream.cancel();
   stream.on("error", () => undefined);
-}, 60_000);
+});
 
 // holds: sec-tls-renewal
 test("renewal: open streams continue, and new connections use the new certificate", async () => {
@@ -186,7 +186,7 @@ test("renewal: open streams continue, and new connections use the new certificat
   expect(serverTls.material.certificate).not.toBe(first);
   stream.cancel();
   stream.on("error", () => undefined);
-}, 60_000);
+});
 
 // holds: sec-join-token
 test("join: the secret is sent only to the authority in the token", async () => {

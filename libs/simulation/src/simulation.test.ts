@@ -107,7 +107,7 @@ const BUG_OPTIONS: Partial<Record<SeededBug, Omit<SimulationOptions, "seed">>> =
 
 // holds: sim-planted
 describe("the checkers catch", () => {
-  it.each(SEEDED_BUGS)("%s", { timeout: 120_000 }, async (bug) => {
+  it.each(SEEDED_BUGS)("%s", async (bug) => {
     const caught = await firstCaught(bug);
     expect(caught).toBeDefined();
     console.log(`${bug}: seed ${caught?.seed}: ${caught?.invariant}`);

@@ -71,7 +71,7 @@ async function shown(pattern: RegExp): Promise<void> {
 const type = (keys: string) => child.stdin?.write(keys);
 const lastQuestion = () => asked.at(-1)?.at(-1)?.content;
 
-describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", { timeout: 60_000 }, () => {
+describe.skipIf(!HAS_SCRIPT)("heddle chat in a terminal", () => {
   it("paste: several lines are one turn, submitted by Enter", async () => {
     await chat();
     type("\x1b[200~first line\nsecond line\nthird\x1b[201~");

@@ -54,7 +54,7 @@ function offered(shell: Shell, ...words: readonly string[]): string[] {
   const { stdout, stderr } = spawnSync(shell, ["-c", PROGRAMS[shell](["heddle", ...words])], {
     encoding: "utf8",
     env: { PATH: process.env["PATH"], HOME: folder },
-    timeout: 20_000,
+    timeout: 100_000,
   });
   expect(stderr).toBe("");
   const lines = stdout.split("\n").filter((line) => line !== "");

@@ -30,13 +30,13 @@ beforeAll(async () => {
     HEDDLE_DRAIN_MS: "300",
   });
   await cluster.printed(/Ctrl-C stops everything/);
-}, 120_000);
+});
 afterAll(async () => {
   for (const pid of pids) process.kill(pid, "SIGCONT");
   cluster.child.kill("SIGINT");
   await cluster.end();
   rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
-}, 60_000);
+});
 
 async function doctor(folder: string, ...args: string[]) {
   const command = [process.execPath, MAIN, "doctor", "--data", folder, ...args] as const;
@@ -53,7 +53,7 @@ async function findings(folder: string, ...args: string[]) {
   return { code, all, of, stderr };
 }
 
-describe("heddle doctor", { timeout: 120_000 }, () => {
+describe("heddle doctor", () => {
   it("without a cluster: the machine is checked, and nothing is made", async () => {
     const folder = join(scratch, "none");
     const free = String(await freePort());

@@ -58,7 +58,7 @@ export class DrivenProcess {
 }
 
 /** Resolves when none of the processes runs; rejects after the time. */
-export async function allGone(pids: readonly number[], withinMs: number): Promise<void> {
+export async function allGone(pids: readonly number[], withinMs = 100_000): Promise<void> {
   const giveUpAtMs = performance.now() + withinMs;
   while (pids.some(isProcessAlive)) {
     if (performance.now() > giveUpAtMs)

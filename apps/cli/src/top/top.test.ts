@@ -33,13 +33,13 @@ beforeAll(async () => {
   );
   await cluster.printed(/Ctrl-C stops everything/);
   await ended("jobs", "submit", "--name", "sleeper", "--command", "sleep 600");
-}, 120_000);
+});
 afterAll(async () => {
   terminal?.kill("SIGKILL");
   cluster.child.kill("SIGINT");
   await cluster.end();
   rmSync(scratch, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
-}, 60_000);
+});
 
 function heddle(...args: string[]): DrivenProcess {
   return new DrivenProcess([process.execPath, MAIN, ...args], { HEDDLE_DATA: data });
@@ -51,7 +51,7 @@ async function ended(...args: string[]): Promise<string> {
   return driven.stdout;
 }
 
-describe("heddle top", { timeout: 90_000 }, () => {
+describe("heddle top", () => {
   it("--once: nodes, GPUs, jobs and replicas as plain text", async () => {
     let text = "";
     await eventually(async () => {

@@ -6,12 +6,10 @@ import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
-import { afterAll, afterEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, expect, test } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
 // The end of a real `heddle up` whose worker cannot end its tasks itself.
-
-vi.setConfig({ testTimeout: 180_000 });
 
 const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-left-"));

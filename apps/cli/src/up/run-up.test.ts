@@ -150,7 +150,7 @@ describe("heddle up", () => {
     const grandchildren = (await Promise.all(pids.map(childPids))).flat();
     driven.child.kill("SIGKILL");
     expect(await driven.end()).toBe("SIGKILL");
-    await allGone(pids, 5_000);
+    await allGone(pids);
     expect(pids).toHaveLength(2);
     for (const pid of grandchildren) process.kill(pid, "SIGKILL");
   });

@@ -77,7 +77,7 @@ describe("supervised process", () => {
     const supervised = supervise("", recorder);
     await supervised.ready;
     const pid = supervised.pid ?? 0;
-    await supervised.stop(5_000);
+    await supervised.stop(60_000);
     expect(isProcessAlive(pid)).toBe(false);
     expect(recorder.lines).toEqual(["w: ready", "w: asked to stop"]);
   });
@@ -86,7 +86,7 @@ describe("supervised process", () => {
     const recorder = new Recorder();
     const supervised = supervise("crash-once", recorder);
     await supervised.ready;
-    await supervised.stop(5_000);
+    await supervised.stop(60_000);
     expect(recorder.lines).toContain(
       "w restarts: it exited with code 3; it last said: about to crash",
     );
@@ -125,8 +125,8 @@ describe("supervised process", () => {
     await supervised.ready;
     const grandchild = Number(/grandchild=(\d+)/.exec(recorder.lines.join())?.[1]);
     expect(isProcessAlive(grandchild)).toBe(true);
-    await supervised.stop(5_000);
-    await allGone([grandchild], 5_000);
+    await supervised.stop(60_000);
+    await allGone([grandchild]);
   });
 
   it("is not restarted when it has left the cluster, and is no longer awaited", async () => {

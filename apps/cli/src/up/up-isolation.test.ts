@@ -21,8 +21,6 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 // What a job can reach of a cluster of `heddle up`, and of processes that the same user has started
 // by hand: no file and no process, at each isolation level of this machine.
 
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
-
 const MAIN = programOf("cli");
 const isRoot = process.getuid?.() === 0;
 /** A user without an entry in the password database, as in containers. */
@@ -236,7 +234,7 @@ describe.each([
           expect(log).toMatch(/searched \d+ files/);
           expect(log.split("\n").filter((line) => line.includes("REACHED"))).toEqual([]);
         },
-        { timeout: 60_000, interval: 200 },
+        { timeout: 100_000, interval: 200 },
       );
       expect([...filesBelow(data), ...filesBelow(elsewhere)]).toEqual(
         expect.arrayContaining(secrets),

@@ -32,12 +32,12 @@ beforeAll(async () => {
   up = new DrivenProcess([process.execPath, CLI, "up", ...flags, ...places]);
   await up.printed(/Ctrl-C stops everything/);
   key = readFileSync(join(data, "bootstrap-key"), "utf8").trim();
-}, 120_000);
+});
 afterAll(async () => {
   up.child.kill("SIGINT");
   await up.end();
   rmSync(data, { recursive: true });
-}, 60_000);
+});
 
 function request(
   master: Master,
@@ -104,7 +104,7 @@ async function eventually(condition: () => Promise<boolean>): Promise<void> {
   }
 }
 
-describe("heddle up --masters 3", { timeout: 180_000 }, () => {
+describe("heddle up --masters 3", () => {
   it("gives the CLI a key for every master", async () => {
     for (const at of MASTERS.keys()) {
       const flags = ["cluster", "status", "--endpoint", `http://127.0.0.1:${port + at}`];

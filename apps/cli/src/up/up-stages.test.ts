@@ -89,12 +89,12 @@ beforeAll(async () => {
     const headers = { authorization: `Bearer ${apiKey}` };
     return (await fetch(`${baseURL}${path}`, { headers })).json();
   };
-}, 300_000);
+});
 afterAll(async () => {
   up?.child.kill("SIGINT");
   await up?.end();
   rmSync(folder, { recursive: true });
-}, 60_000);
+});
 
 const model = async () => (await api(`/models/${MODEL}`)) as Model;
 const nodeOf = (worker: string) => readFileSync(join(data, worker, "node-id"), "utf8").trim();
@@ -127,7 +127,7 @@ async function chat(onPiece: (count: number) => Promise<void> | void = () => {})
   return text;
 }
 
-describe.skipIf(!IS_ASKED)("a model of three times a worker's memory", { timeout: 300_000 }, () => {
+describe.skipIf(!IS_ASKED)("a model of three times a worker's memory", () => {
   it("is served by four workers of a local cluster", async () => {
     expect(statSync(file).size).toBeGreaterThan(3 * WORKER_MIB * 2 ** 20);
     await eventually(async () => (await model()).status === "ready", undefined, 120_000);

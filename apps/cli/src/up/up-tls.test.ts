@@ -53,7 +53,7 @@ async function untilAllVote(data: string): Promise<void> {
   }
 }
 
-describe("heddle up --tls", { timeout: 300_000 }, () => {
+describe("heddle up --tls", () => {
   it("serves by certificates; its backup restores to a cluster of that authority", async () => {
     const [old, restored] = [join(scratch, "old"), join(scratch, "restored")];
     const backup = join(scratch, "state.backup");

@@ -7,12 +7,10 @@ import { fileURLToPath } from "node:url";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
 // Training through a whole cluster of `heddle up --tls --plugins ...`, with the real programs.
-
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 const MAIN = programOf("cli");
 const PLUGINS = ["grid-world", "evolution-strategies"].map((name) =>

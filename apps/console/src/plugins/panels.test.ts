@@ -6,7 +6,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM, violations } from "../../test/browser.ts";
 
 const rig = new ConsoleRig();
-const MINUTES_MS = 240_000;
 
 const PLUGIN = `
 export default { name: "costs", version: "1", apiVersion: 1, capabilities: ["console"], setup({ console }) {
@@ -26,7 +25,7 @@ beforeAll(async () => {
   const file = join(rig.folder, "costs.mjs");
   writeFileSync(file, PLUGIN);
   await rig.start("--plugins", file, "--parameter-servers", "0");
-}, MINUTES_MS);
+});
 afterAll(() => rig.close());
 
 describe.skipIf(!CHROMIUM)(`panels of plugins${NEEDS_CHROMIUM}`, () => {

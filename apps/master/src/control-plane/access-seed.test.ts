@@ -9,7 +9,7 @@ import { afterAll, afterEach, expect, it, vi } from "vitest";
 import { startTestMaster, type TestMaster, VolatileControl } from "../../test/test-master.ts";
 import { AccessSeed } from "./access-seed.ts";
 
-const PATIENCE = { timeout: 20_000 };
+const PATIENCE = { timeout: 100_000 };
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-access-seed-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -93,7 +93,7 @@ beforeAll(async () => {
     const view = replicaOn(`w${at}`, "tiny", "ready", 128);
     return counted({ ...view, gpus: [{ ...gpu, ...more, simulated: true }] });
   });
-}, 120_000);
+});
 afterAll(async () => {
   vi.restoreAllMocks();
   await server.master.close();

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { Attachment } from "@heddle/node-agent/masters/attachment";
 import { Attachments } from "@heddle/node-agent/masters/attachments";
 import { KnownMasters } from "@heddle/node-agent/masters/known-masters";
@@ -59,7 +60,7 @@ test("worker death before the first event: the call moves to another worker", as
   const first = await cluster.startWorker();
   await cluster.workersReady("m", 1);
   const controller = new AbortController();
-  const pending = cluster.start("m", "@hang", { signal: controller.signal });
+  const pending = held(cluster.start("m", "@hang", { signal: controller.signal }));
   await eventually(() => running() === 1, "the call is on the worker");
   await cluster.startWorker();
   await cluster.workersReady("m", 2);
@@ -80,7 +81,7 @@ test("worker stall: a call without an event goes to the same process again", asy
   await cluster.workersReady("m", 1);
   const node = cluster.node("worker-1");
   worker.kill("SIGSTOP");
-  const pending = cluster.start("m", "@tokens=3");
+  const pending = held(cluster.start("m", "@tokens=3"));
   await eventually(() => cluster.link.stats().workerLost === 1, "its stream is dropped");
   await eventually(() => cluster.link.directory.nodes().length === 0, "its node is gone");
   worker.kill("SIGCONT");

@@ -54,9 +54,6 @@ test.each(VERSIONS)("golden data: that of version %i gives the same state", asyn
 
 test.each(VERSIONS)(
   "golden data: a master starts on that of version %i and continues",
-  {
-    timeout: 180_000,
-  },
   async (version) => {
     const { keys, index } = unpack(version);
     await group.start(NAME);

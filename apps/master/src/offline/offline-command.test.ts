@@ -31,7 +31,7 @@ beforeAll(async () => {
   await group.startAll();
   await group.createKey("master-1", "kept");
   await group.end("master-1", "SIGKILL");
-}, 180_000);
+});
 afterAll(() => group.close());
 
 interface Ended {
@@ -57,7 +57,7 @@ function copy(): string {
   return path;
 }
 
-describe("a backup", { timeout: 180_000 }, () => {
+describe("a backup", () => {
   it("with any byte changed or its end cut off is refused, and nothing is made", async () => {
     const file = join(group.folder, "whole.backup");
     expect(await master("backup", "--data", copy(), "--file", file)).toMatchObject({ code: 0 });
@@ -125,7 +125,7 @@ async function refused(bytes: Uint8Array): Promise<void> {
   expect(existsSync(join(target, "control"))).toBe(false);
 }
 
-describe("a recovery", { timeout: 180_000 }, () => {
+describe("a recovery", () => {
   it("without --yes changes nothing, and says of an only master that it needs none", async () => {
     const data = copy();
     const before = readFileSync(join(data, "control", "identity.json"), "utf8");
@@ -161,7 +161,7 @@ describe("a recovery", { timeout: 180_000 }, () => {
   });
 });
 
-describe("heddle cluster --data", { timeout: 180_000 }, () => {
+describe("heddle cluster --data", () => {
   it("-o json, yaml and name: one record of what was done", async () => {
     const file = join(group.folder, "record.backup");
     const backup = JSON.parse(

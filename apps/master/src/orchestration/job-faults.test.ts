@@ -2,13 +2,11 @@ import { randomUUID } from "node:crypto";
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { readTestEvents } from "../../test/event-reader.ts";
 import { JobCluster } from "../../test/job-cluster.ts";
-
-/** Processes start slowly on a loaded machine. */
-vi.setConfig({ testTimeout: 120_000 });
 
 let cluster: JobCluster;
 const small = { cpu_cores: 0.1, memory_gb: 0.2 };
@@ -21,7 +19,7 @@ beforeAll(async () => {
     await cluster.startWorker(name, { simulatedGpus: simulatedGpus("4xH100-80GB") });
   }
   for (const name of workers) await cluster.takesJobs(name);
-}, 120_000);
+});
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
@@ -79,16 +77,13 @@ test("event stream: FAILED once, with reason, exit code, rank, node and last lin
       `${name} knows of it`,
     );
   }
-  const streams = cluster.masters.runningNames.map((name) =>
-    readTestEvents(
-      `${cluster.masters.url(name)}/api/v1/jobs/${id}/events`,
-      cluster.masters.adminKey,
-      undefined,
-      () => false,
-    ),
-  );
+  const eventsAt = (name: string) => {
+    const url = `${cluster.masters.url(name)}/api/v1/jobs/${id}/events`;
+    return readTestEvents(url, cluster.masters.adminKey, undefined, () => false);
+  };
+  const streams = held(Promise.all(cluster.masters.runningNames.map(eventsAt)));
   await cluster.reaches(id, "failed");
-  const failed = (await Promise.all(streams)).map((events) =>
+  const failed = (await streams).map((events) =>
     events.filter(({ data }) => data.phase === "FAILED"),
   );
   const holders = new Set((await cluster.job(id)).task_list.map(({ node_name }) => node_name));

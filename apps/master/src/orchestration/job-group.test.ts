@@ -1,4 +1,5 @@
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { type ReadEvent, readTestEvents } from "../../test/event-reader.ts";
 import { MasterGroup } from "../../test/master-group.ts";
@@ -11,7 +12,7 @@ beforeAll(() => {
 // Restarts what a test has killed.
 beforeEach(async () => {
   await group.startMissing();
-}, 180_000);
+});
 afterAll(() => group.close());
 
 async function submit(master: string, name: string): Promise<string> {
@@ -32,7 +33,7 @@ async function names(master: string): Promise<string[]> {
 
 const followersOf = (leader: string) => group.runningNames.filter((name) => name !== leader);
 
-describe("jobs on three masters", { timeout: 180_000 }, () => {
+describe("jobs on three masters", () => {
   // First, so that the stream holds only this test's events.
   // holds: jobs-watch
   it("are watched without gap or repeat over another master after a kill", async () => {
@@ -100,13 +101,9 @@ describe("jobs on three masters", { timeout: 180_000 }, () => {
       "the follower has it",
     );
     const path = `/api/v1/jobs/${id}`;
-    const waiting = group.request(follower, "GET", `${path}?wait=60`);
-    const stream = readTestEvents(
-      `${group.url(follower)}${path}/events`,
-      group.adminKey,
-      undefined,
-      () => false,
-    );
+    const waiting = held(group.request(follower, "GET", `${path}?wait=60`));
+    const events = `${group.url(follower)}${path}/events`;
+    const stream = held(readTestEvents(events, group.adminKey, undefined, () => false));
     await group.change(leader, "DELETE", path);
     expect(await (await waiting).json()).toMatchObject({ state: "cancelled" });
     expect((await stream).map(({ data }) => data.phase)).toEqual([

@@ -55,7 +55,7 @@ async function withMaster(run: (plane: RaftControlPlane) => Promise<void>): Prom
     peers: new Map([["m1", server.address]]),
     snapshotEntries: 20,
   });
-  await eventually(() => plane.status().role === "leader", undefined, 90_000);
+  await eventually(() => plane.status().role === "leader");
   // Entries of an earlier start are applied once the new term has committed.
   await plane.readBarrier();
   const jobTimes = { leaseMs: HOUR_MS, nodeLostMs: HOUR_MS, acknowledgeMs: HOUR_MS };
@@ -91,12 +91,8 @@ test("orchestration: jobs are placed through the log; a restarted master continu
       await plane.propose({ type: "job.submit", atMs: 1, jobId: jobId(n), spec });
     }
     const isPlaced = () => states(plane).filter(([state]) => state === "scheduled").length === 8;
-    await eventually(isPlaced, undefined, 90_000);
-    await eventually(
-      () => states(plane).every(([state]) => state !== "accepted"),
-      undefined,
-      90_000,
-    );
+    await eventually(isPlaced);
+    await eventually(() => states(plane).every(([state]) => state !== "accepted"));
   });
   await withMaster(async (plane) => {
     expect(states(plane).map(([, attempt]) => attempt)).toEqual([
@@ -113,11 +109,7 @@ test("orchestration: jobs are placed through the log; a restarted master continu
     const report = { jobId: jobId(0), attempt: 1, rank: 0, phase: "exited", exit } as const;
     const { nodeId } = task;
     await plane.propose({ type: "tasks.report", atMs: 2, nodeId, reports: [report] });
-    await eventually(
-      () => plane.state.jobs.get(jobId(8))?.state === "scheduled",
-      undefined,
-      90_000,
-    );
+    await eventually(() => plane.state.jobs.get(jobId(8))?.state === "scheduled");
     expect(plane.state.jobs.get(jobId(0))?.state).toBe("cancelled");
   });
-}, 300_000);
+});

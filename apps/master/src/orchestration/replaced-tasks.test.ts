@@ -2,12 +2,10 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
-import { expect, type TestContext, test, vi } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 
-const leaseMs = 8_000;
-/** Processes start slowly and leases expire late on a loaded machine. */
-vi.setConfig({ testTimeout: 120_000 });
+const leaseMs = 16_000;
 
 const simulatedGpus = [
   {
@@ -25,7 +23,7 @@ async function logOfReplaced(
   workers: readonly string[],
   onTestFinished: TestContext["onTestFinished"],
 ) {
-  const cluster = new JobCluster(1, { leaseMs, nodeLostMs: 6_000 });
+  const cluster = new JobCluster(1, { leaseMs, nodeLostMs: 14_000 });
   onTestFinished(() => cluster.close());
   await cluster.masters.startAll();
   await Promise.all(workers.map((name) => cluster.startWorker(name, { simulatedGpus })));

@@ -4,10 +4,8 @@ import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readSecretKeys } from "@heddle/base/secret-keys";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
 
 const [FIRST, SECOND] = ["canary-one-$' 8d2f", "canary-two-77ab\nsecond line of it"];
 const keys = [0, 1].map(() => randomBytes(32).toString("base64"));

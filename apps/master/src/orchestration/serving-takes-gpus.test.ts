@@ -2,12 +2,10 @@
 
 import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 
 let cluster: JobCluster;
-/** Processes start slowly on a loaded machine. */
-vi.setConfig({ testTimeout: 120_000 });
 
 afterEach(() => cluster.close());
 

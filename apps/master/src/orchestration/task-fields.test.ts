@@ -3,11 +3,9 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { held } from "@heddle/base/testing/held";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-
-/** Processes start slowly on a loaded machine. */
-vi.setConfig({ testTimeout: 120_000 });
 
 let cluster: JobCluster;
 const resources = { cpu_cores: 0.1, memory_gb: 0.2 };
@@ -17,7 +15,7 @@ beforeAll(async () => {
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1");
   await cluster.takesJobs("worker-1");
-}, 120_000);
+});
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
@@ -31,13 +29,15 @@ async function outputOf(spec: Readonly<Record<string, unknown>>): Promise<string
 test("program: arguments, variables and folder are those of the spec", async () => {
   const folder = join(cluster.masters.folder, "a folder");
   mkdirSync(folder, { recursive: true });
-  const list = outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] });
-  const line = outputOf({
-    name: "line",
-    command: 'echo "$A, $HEDDLE_RANK"; pwd',
-    working_directory: folder,
-    environment_variables: { A: "b 'c'" },
-  });
+  const list = held(outputOf({ name: "list", command: ["printf", "%s|", "a b", "$HOME", ""] }));
+  const line = held(
+    outputOf({
+      name: "line",
+      command: 'echo "$A, $HEDDLE_RANK"; pwd',
+      working_directory: folder,
+      environment_variables: { A: "b 'c'" },
+    }),
+  );
   expect(await list).toBe("a b|$HOME||");
   expect(await line).toBe(`b 'c', 0\n${folder}\n`);
 });

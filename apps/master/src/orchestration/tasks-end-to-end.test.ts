@@ -2,11 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { simulatedGpus } from "@heddle/node-agent/simulated-gpus";
-import { expect, type TestContext, test, vi } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-
-/** Processes start and leaders change slowly on a loaded machine. */
-vi.setConfig({ testTimeout: 240_000 });
 
 const small = { cpu_cores: 0.2, memory_gb: 0.2 };
 

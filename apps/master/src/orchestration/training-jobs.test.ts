@@ -1,11 +1,9 @@
 import { taskKey } from "@heddle/control/jobs/records/records";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../test/http.ts";
 import { JobApi } from "../../test/job-api.ts";
 import { SECRETS } from "../../test/test-master.ts";
 import { commandForTask } from "./tasks/task-orders.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 let api: JobApi;
 beforeAll(async () => {

@@ -5,10 +5,8 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "no
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Project } from "@heddle/contracts/api/projects";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 let cluster: JobCluster;
 let id: string;
@@ -17,7 +15,7 @@ const LARGE_BYTES = 20 * 2 ** 20;
 const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
 
 beforeAll(async () => {
-  cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 4_000 });
+  cluster = new JobCluster(3, { leaseMs: 30_000, nodeLostMs: 15_000 });
   await cluster.masters.startAll();
   await cluster.startWorker("worker-1", { artifactReplica: replica() });
   id = await cluster.submit({

@@ -20,8 +20,6 @@ const name: LogName = { jobId: "job_A", attempt: 1, rank: 0, stream: "stdout" };
 const silent = { info: () => {}, warn: () => {}, error: () => {} };
 const state: JobsState = new ReplicatedControl().state;
 const never = new AbortController().signal;
-/** Each piece is written to disk, which is slow on a loaded machine. */
-vi.setConfig({ testTimeout: 90_000 });
 
 let folder: string;
 const stores: LogStore[] = [];

@@ -7,8 +7,6 @@ import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { JobCluster } from "../../test/job-cluster.ts";
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
-
 const resources = { cpu_cores: 0.2, memory_gb: 0.2 };
 let cluster: JobCluster;
 let store: S3Server;
@@ -16,7 +14,7 @@ let store: S3Server;
 beforeAll(async () => {
   store = await startS3Server();
   for (const [name, value] of Object.entries(store.env)) vi.stubEnv(name, value);
-  cluster = new JobCluster(1, { leaseMs: 3_000, nodeLostMs: 4_000 });
+  cluster = new JobCluster(1, { leaseMs: 15_000, nodeLostMs: 12_000 });
   await cluster.masters.startAll();
   await startWorker("worker-1");
 });

@@ -47,8 +47,7 @@ function thing(name: string): Thing {
 
 const send = (type: string, object: object) =>
   watches.at(-1)?.write(`${JSON.stringify({ type, object })}\n`);
-const watching = (count: number) =>
-  expect.poll(() => watches.length, { timeout: 10_000 }).toBe(count);
+const watching = (count: number) => expect.poll(() => watches.length).toBe(count);
 
 beforeEach(async () => {
   objects = [thing("a"), thing("b")];
@@ -113,7 +112,7 @@ it("reflector: errors of the server (500, 403) are outlived", async () => {
   objects = [thing("e")];
   watchStatus = 500;
   watches[0]?.end();
-  await expect.poll(() => listFaults.length, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => listFaults.length).toBe(0);
   watchStatus = 200;
   await watching(2);
   await expect.poll(() => reflector.isSynced).toBe(true);

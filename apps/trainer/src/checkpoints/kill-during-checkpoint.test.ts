@@ -3,14 +3,11 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
 // Trainers that kill themselves during a push and during a checkpoint, by a plugin's algorithm in
 // their process; a real parameter server with two shards.
-
-// Processes start on a machine that may be busy.
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const ROUNDS = 12;
 

@@ -5,14 +5,11 @@ import { join } from "node:path";
 import { EXIT_UNUSABLE } from "@heddle/contracts/trainer/exit-codes";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
 import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 import { textTokenizer } from "./text-tokenizer.ts";
 
 // Jobs that learn their tokens from their data: real trainers and a real parameter server.
-
-// Processes start on a machine that may be busy.
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 // The text has pairs for fewer tokens than these.
 const TOKENIZER = { type: "bpe", vocab_size: 512 } as const;

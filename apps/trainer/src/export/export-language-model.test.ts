@@ -76,7 +76,6 @@ test.each([
     expect(await serve(path, prompt, 16)).toBe(text);
     expect(text.length).toBeGreaterThanOrEqual(16);
   },
-  60_000,
 );
 
 test("export: the engine answers as the last checkpoint's parameters do", async () => {
@@ -114,7 +113,7 @@ test("export: the engine answers as the last checkpoint's parameters do", async 
   } finally {
     await cluster.close();
   }
-}, 240_000);
+});
 
 test("export: a missing tensor is named, and no file is left", async () => {
   const path = join(directory, "none.gguf");

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
 import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   distance,
   TrainingCluster,
@@ -11,9 +11,6 @@ import {
 } from "../../test/training-cluster.ts";
 
 // Trainers that are done and cannot write their artifacts: real processes.
-
-// Many processes start one after the other, perhaps on a busy machine.
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let server: ServerProcess;

@@ -8,12 +8,10 @@ import { asMaster, type ServerProcess } from "@heddle/parameters/testing/server-
 import { Peer } from "@heddle/rpc/peer";
 import { method, parameterShardsService } from "@heddle/rpc/proto";
 import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster, type TrainingJob } from "../../test/training-cluster.ts";
 
 // Trainers that are killed while the others of their job continue: real processes.
-
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let servers: readonly ServerProcess[] = [];
@@ -58,7 +56,7 @@ test("lost task: the others continue, and it is replaced, also rank 0", async ()
   expect(without).toMatchObject({ workers: 2, departures: 1 });
   const replacement = job.start({ rank: 2, incarnation: 1 });
   const joined = () => replacement.output.includes("takes the place of a lost task after round");
-  await until("it has joined", joined, 90_000);
+  await until("it has joined", joined);
   await first.reachesRound((first.metrics().at(-1)?.round ?? 0) + 5);
   const [whole] = await shardStatuses(job.access());
   expect(whole).toMatchObject({ workers: 3, departures: 1, refusedInvalid: 0 });

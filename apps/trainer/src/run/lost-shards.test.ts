@@ -2,14 +2,11 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
 // Trainers whose parameter server does not return. Their patience is half a minute, so the tests
 // run side by side, each with a server of its own.
-
-// Many processes start at once, perhaps on a busy machine.
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let config: object;

@@ -4,13 +4,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { shardStatuses } from "@heddle/parameters/shards/shard-set";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
 import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { distance, TrainingCluster, weightsOf } from "../../test/training-cluster.ts";
 
 // Trainers and parameter servers that die, and invalid input: real processes, kill -9.
-
-// Many processes start one after the other, perhaps on a busy machine.
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let servers: ServerProcess[] = [];

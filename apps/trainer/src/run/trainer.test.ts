@@ -2,13 +2,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ServerProcess } from "@heddle/parameters/testing/server-processes";
 import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { distance, TrainingCluster, weightsOf } from "../../test/training-cluster.ts";
 
 // Whole training jobs: real trainers and real parameter servers, each a process.
-
-// Many processes start one after the other, perhaps on a busy machine.
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: TrainingCluster;
 let servers: readonly ServerProcess[] = [];

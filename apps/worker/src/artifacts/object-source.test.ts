@@ -13,10 +13,8 @@ import type { ObjectBytes } from "@heddle/engines/weights/fetch-source";
 import { pullWeights } from "@heddle/engines/weights/pull-weights";
 import { PART_BYTES, S3Client } from "@heddle/storage/s3/s3-client";
 import { readS3Settings } from "@heddle/storage/s3/s3-settings";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { pullAccess } from "./object-source.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 let store: S3Server;
 const objects: ReadonlyMap<string, Buffer> = new Map([
@@ -31,7 +29,7 @@ beforeAll(async () => {
   for (const [key, bytes] of [...all, ["opened/x", Buffer.from("secret")] as const]) {
     await client.put(key, bytes.length, async (at, count) => bytes.subarray(at, at + count));
   }
-}, 60_000);
+});
 afterAll(() => store.close());
 
 /** The content of a source, as a worker has it that may read `s3://heddle/open`. */

@@ -9,11 +9,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { filesBeneath } from "@heddle/base/beneath";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { openReplica } from "./open-replica.ts";
 import type { ArtifactReplica } from "./replica.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const HOUR_MS = 3_600_000;
 let server: S3Server;

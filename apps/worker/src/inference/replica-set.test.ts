@@ -10,7 +10,7 @@ import { scriptedPorts } from "../../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
-const patience = { timeout: 20_000 };
+const patience = { timeout: 100_000 };
 const silent = { info() {}, warn() {}, error() {} };
 const spec: DeploymentSpec = {
   key: "m",

@@ -5,11 +5,8 @@ import { mkdirSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { until } from "@heddle/base/testing/until";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { shell, TestLeader, taskId } from "../../test/test-leader.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 60_000 });
 
 let leader: TestLeader;
 let disk: string;

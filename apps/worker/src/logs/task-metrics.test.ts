@@ -4,11 +4,8 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
 import { readMetricRecord } from "@heddle/contracts/metrics/metric-record";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newLeader, shell, type TestLeader, taskId } from "../../test/test-leader.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 120_000 });
 
 /** The values of one number that the leader has, by step. */
 function seen(leader: TestLeader, name: string): [step: number, value: number][] {

@@ -1,9 +1,7 @@
 // holds: task-many-on-one-worker
 
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
-
-vi.setConfig({ testTimeout: 180_000 });
 
 const count = 64;
 /** A worker that does not ask for a renewal in time loses it, and all its tasks with it. */

@@ -1,11 +1,8 @@
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 90_000 });
 
 test.concurrent("leaving: a checkpoint is requested and reported first, then SIGTERM is sent", async (context) => {
   const leader = await newLeader(context);

@@ -5,11 +5,8 @@ import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newLeader, shell, taskId } from "../../test/test-leader.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 90_000 });
 
 /** Folders of any depth, without rights for their owner, and with names that are not UTF-8. */
 const HOARD = [

@@ -22,7 +22,7 @@ async function endOf(hung: number): Promise<[number | null, string | null]> {
        setTimeout(() => endProcess(3), 100);`,
     );
     const child = fork(script, { execArgv: [] });
-    const killer = setTimeout(() => child.kill("SIGABRT"), 15_000);
+    const killer = setTimeout(() => child.kill("SIGABRT"), 100_000);
     const ended = (await once(child, "exit")) as [number | null, string | null];
     clearTimeout(killer);
     return ended;

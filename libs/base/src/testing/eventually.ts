@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 /** Longer than any loaded machine needs. */
-const PATIENCE_MS = 50_000;
+const PATIENCE_MS = 100_000;
 const MAX_PAUSE_MS = 50;
 
 /** Polls until the condition holds; rejects with its description on timeout. */

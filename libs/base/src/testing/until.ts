@@ -1,14 +1,10 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "./eventually.ts";
 
-/** Polls until the condition holds; rejects with its description. */
-export async function until(
+/** `eventually` with the description first. */
+export function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  timeoutMs = 15_000,
+  timeoutMs?: number,
 ): Promise<void> {
-  const end = performance.now() + timeoutMs;
-  while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`not within ${timeoutMs} ms: ${what}`);
-    await delay(10);
-  }
+  return eventually(condition, what, timeoutMs);
 }

@@ -19,7 +19,7 @@ import { type Hello, helloFrame, readHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
 
-const PATIENT = { timeout: 20_000 };
+const PATIENT = { timeout: 100_000 };
 const HOUR_MS = 3_600_000;
 const members: readonly Member[] = [1, 2].map((id) => ({
   id,

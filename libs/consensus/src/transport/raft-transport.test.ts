@@ -14,7 +14,7 @@ import { type Hello, helloFrame, readHello, signedHello } from "./hello.ts";
 import { RaftTransport } from "./raft-transport.ts";
 import { SocketFrames } from "./socket-frames.ts";
 
-const PATIENT = { timeout: 20_000 };
+const PATIENT = { timeout: 100_000 };
 const clusterToken = "a-token-for-tests-only";
 const byToken = { clusterToken };
 const named = (name: string) => ({ clusterToken, node: { role: "master" as const, name } });

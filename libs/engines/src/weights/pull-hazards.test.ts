@@ -27,7 +27,7 @@ function spec(sources: readonly string[], sha256?: string): WeightsSpec {
 }
 
 function pull(weights: WeightsSpec, options: Partial<PullOptions> = {}): Promise<string> {
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(100_000);
   return pullWeights(weights, { cacheDirectory, signal, ...options });
 }
 
@@ -92,14 +92,14 @@ describe.skipIf(process.platform === "win32")("local files", () => {
       `import { pullWeights } from ${JSON.stringify(module)};
        const pull = (source, sha256) => pullWeights(
          { key: "k", file: "m.gguf", sources: [source], sha256 },
-         { cacheDirectory: ${JSON.stringify(cacheDirectory)}, signal: AbortSignal.timeout(10000) },
+         { cacheDirectory: ${JSON.stringify(cacheDirectory)}, signal: AbortSignal.timeout(100000) },
        ).catch((error) => error.code + " " + error.message);
        const sources = ${JSON.stringify(sources)};
        const all = sources.map((source, at) => pull(source, at % 2 ? "${digest}" : undefined));
        process.send(await Promise.all(all), () => process.exit(0));`,
     );
     const child = fork(script, { execArgv: [] });
-    const killer = setTimeout(() => child.kill("SIGKILL"), 15_000);
+    const killer = setTimeout(() => child.kill("SIGKILL"), 100_000);
     const ended = once(child, "exit");
     const [messages] = (await Promise.race([
       once(child, "message"),

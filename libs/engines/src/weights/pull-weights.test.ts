@@ -432,7 +432,7 @@ describe("two processes that pull the same weights", () => {
     await writeFile(
       script,
       `import { pullWeights } from ${JSON.stringify(pathToFileURL(module).href)};
-       const signal = AbortSignal.timeout(20000);
+       const signal = AbortSignal.timeout(100000);
        process.send(await pullWeights(${JSON.stringify(specOf([hub]))}, { ...${JSON.stringify(options)}, signal }));`,
     );
     const child = fork(script, { execArgv: [] });

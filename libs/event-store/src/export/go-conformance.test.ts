@@ -20,9 +20,9 @@ afterAll(() => rmSync(directory, { recursive: true }));
 
 describe("against Go's tlog and note packages", () => {
   // holds: events-go
-  it("go: checkpoint, tiles, entries and proofs are accepted, and Go's are the same", {
-    timeout: 300_000,
-  }, async ({ skip }) => {
+  it("go: checkpoint, tiles, entries and proofs are accepted, and Go's are the same", async ({
+    skip,
+  }) => {
     const problem = buildGoPeer(directory);
     if (problem) {
       process.stdout.write(`skipped: the test against Go's tlog package: ${problem}\n`);

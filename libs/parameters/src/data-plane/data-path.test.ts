@@ -258,7 +258,7 @@ test("data: an answer is released when its receiver ends and reads no more", asy
   socket.pause();
   socket.end();
   // The limit of a stalled answer, 20 s, would end it too.
-  await eventually(() => isReleased, "the answer is released", 15_000);
+  await eventually(() => isReleased, "the answer is released");
 });
 
 test("data: an abort ends the request with its reason, and the connection", async () => {

@@ -116,7 +116,6 @@ const ENDINGS = [
 
 test.concurrent.for(ENDINGS)(
   "a plugin that %s is started again and counted",
-  { timeout: 60_000 },
   async ([, body, kind]) => {
     const file = plugin(`if (!globalThis.calm) { ${body} }`);
     const plug = await start(file, { memory_mib: 200 }, PING_MS);
@@ -185,20 +184,16 @@ const TAMPERING = [
   ],
 ] as const;
 
-test.concurrent.for(TAMPERING)(
-  "a plugin that %s harms only itself",
-  { timeout: 60_000 },
-  async ([, body]) => {
-    const file = plugin(
-      `if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`,
-    );
-    const plug = await start(file, {}, PING_MS);
-    await call(plug).catch(() => undefined);
-    const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
-    const isNew = () => plug.status().restarts > 0 && plug.state === "ready";
-    await eventually(async () => isNew() || (await answers()), "it is there again", 50_000);
-  },
-);
+test.concurrent.for(TAMPERING)("a plugin that %s harms only itself", async ([, body]) => {
+  const file = plugin(
+    `if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`,
+  );
+  const plug = await start(file, {}, PING_MS);
+  await call(plug).catch(() => undefined);
+  const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
+  const isNew = () => plug.status().restarts > 0 && plug.state === "ready";
+  await eventually(async () => isNew() || (await answers()), "it is there again", 50_000);
+});
 
 test("a plugin may not read other files, signal others or start processes", async () => {
   const file = join(secret, "key");
@@ -358,18 +353,14 @@ function routeOf(field: string): string {
   return `routes.add({ method: "GET", path: "/x", summary: "S.", handle: () => 1, ${field} });`;
 }
 
-test.concurrent.for(REFUSALS)(
-  "refused with the reason: %s",
-  { timeout: 30_000 },
-  async ([reason, file, settings]) => {
-    const plug = await start(file(), settings);
-    expect(plug.status()).toMatchObject({
-      state: "refused",
-      reason: expect.stringContaining(reason),
-    });
-    await expect(call(plug)).rejects.toMatchObject({ code: "unavailable" });
-  },
-);
+test.concurrent.for(REFUSALS)("refused with the reason: %s", async ([reason, file, settings]) => {
+  const plug = await start(file(), settings);
+  expect(plug.status()).toMatchObject({
+    state: "refused",
+    reason: expect.stringContaining(reason),
+  });
+  await expect(call(plug)).rejects.toMatchObject({ code: "unavailable" });
+});
 
 test("digests: what is imported must be part of it, and as it was", async () => {
   const package_ = join(folder, "package");

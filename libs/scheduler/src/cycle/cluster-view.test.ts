@@ -170,7 +170,7 @@ test(`an updated view equals a new one in each step of ${SEQUENCES} random seque
       throw new Error(`seed ${first + n}: ${String(error)}`, { cause: error });
     }
   }
-}, 120_000);
+});
 
 test("view: nodes have up to 64 devices, and one with more widens the arrays", () => {
   const view = new ClusterView([node("narrow", { gpus: 2 })], [], 1);

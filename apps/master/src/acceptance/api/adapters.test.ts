@@ -27,7 +27,7 @@ let cluster: ProcessCluster;
 beforeAll(async () => {
   cluster = await ProcessCluster.start({ workers: 1 });
   expect((await register(BASE)).status).toBe(200);
-}, 60_000);
+});
 afterAll(() => cluster.close());
 
 function register(body: unknown): Promise<Response> {

@@ -81,7 +81,7 @@ async function expectWhole(heddle: Heddle, id: string, updates: readonly JobUpda
   }
 }
 
-describe("a job's stream from the client", { timeout: 180_000 }, () => {
+describe("a job's stream from the client", () => {
   let cluster: JobCluster;
   let group: MasterGroup;
   beforeAll(async () => {

@@ -26,12 +26,12 @@ it("a replica of two GPUs is one place with both, and others get what is left", 
   const device = async (id: string) =>
     (await api("GET", `/api/v1/models/${id}`)).replicas.find(({ phase }) => phase === "ready")
       ?.device;
-  await eventually(async () => (await device("pair")) !== undefined, "it is ready", 60_000);
+  await eventually(async () => (await device("pair")) !== undefined, "it is ready");
   expect(await device("pair")).toBe("gpus 0,1: H100 (simulated, on the CPU)");
   const large = { source: "builtin://tiny?seed=22", resources: { gpu_count: 3 } };
   await api("POST", "/api/v1/models", { id: "large", ...large });
   const waits = async () => (await api("GET", "/api/v1/models/large")).waiting_for;
-  await eventually(async () => (await waits()).length > 0, "it waits for GPUs", 30_000);
+  await eventually(async () => (await waits()).length > 0, "it waits for GPUs");
   const resources = await send(cluster, "GET", "/api/v1/cluster/resources");
   expect(await resources.text()).toContain('"gpus":[{"index":0,"share":1},{"index":1,"share":1}]');
   const answer = await send(cluster, "POST", "/api/v1/chat/completions", {
@@ -41,7 +41,7 @@ it("a replica of two GPUs is one place with both, and others get what is left", 
   });
   expect(answer.status).toBe(200);
   await api("DELETE", "/api/v1/models/pair");
-  await eventually(async () => (await device("large")) !== undefined, "it is ready", 60_000);
+  await eventually(async () => (await device("large")) !== undefined, "it is ready");
 });
 
 it("shares and places that do not fit the number of GPUs are refused by name", async () => {

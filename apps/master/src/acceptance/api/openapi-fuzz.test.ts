@@ -89,7 +89,7 @@ beforeAll(async () => {
   await group.startAll();
   url = group.url("master-1") ?? "";
   adminId = group.adminKey.split("_")[2] ?? "";
-}, 120_000);
+});
 afterAll(() => group.close());
 
 /** Ids and names of earlier answers: most requests with random ones end at once. */

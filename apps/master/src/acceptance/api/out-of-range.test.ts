@@ -148,6 +148,5 @@ describe("bad input that the contract excludes, at any inference endpoint", () =
       }
       expect(found).toEqual([]);
     },
-    300_000,
   );
 });

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -215,19 +216,21 @@ test("documents: routes are in the served OpenAPI document and in the endpoints"
 });
 
 test("a plugin that ends or blocks is answered for, counted and started again", async () => {
-  expect(await call("POST", "/wild/exit", undefined, "")).toMatchObject({ status: 503 });
   const faults = async () => (await heddle.plugins.get("wild")).faults;
-  await eventually(async () => (await faults()).exited === 1, "the end is counted");
+  const { exited, blocked } = await faults();
+  expect(await call("POST", "/wild/exit", undefined, "")).toMatchObject({ status: 503 });
+  await eventually(async () => (await faults()).exited > exited, "the end is counted");
   const back = async () => (await heddle.plugins.get("wild")).state === "ready";
-  await eventually(back, "it is started again", 20_000);
-  const hung = call("POST", "/wild/hang", undefined, "");
+  await eventually(back, "it is started again");
+  let isOver = false;
+  const hung = held(call("POST", "/wild/hang", undefined, ""));
+  hung.finally(() => (isOver = true)).catch(() => {});
   // Meanwhile the master and other plugins answer.
-  const startedMs = performance.now();
   expect((await call("GET", "/notes/notes")).status).toBe(200);
-  expect(performance.now() - startedMs).toBeLessThan(2_000);
+  expect(isOver).toBe(false);
   expect((await hung).status).toBeGreaterThanOrEqual(503);
-  await eventually(async () => (await faults()).blocked === 1, "the block is counted", 20_000);
-  expect(await cluster.metric("heddle_plugin_faults_total", 'kind="blocked"')).toBe(1);
+  await eventually(async () => (await faults()).blocked > blocked, "the block is counted");
+  expect(await cluster.metric("heddle_plugin_faults_total", 'kind="blocked"')).toBeGreaterThan(0);
 });
 
 test("refused plugins are listed with the reason, and the master serves", async () => {
@@ -248,7 +251,7 @@ test("refused plugins are listed with the reason, and the master serves", async 
 test("event sinks get every event in order, at least once, also after a restart", async () => {
   const file = join(folder, "ledger");
   const delivered = () =>
-    readFileSync(file, "utf8")
+    (existsSync(file) ? readFileSync(file, "utf8") : "")
       .split("\n")
       .filter(Boolean)
       .map((line) => JSON.parse(line) as { type: string; sequence: string });

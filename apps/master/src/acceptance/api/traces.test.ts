@@ -15,7 +15,7 @@ beforeAll(async () => {
   const flags = ["--otlp-endpoint", receiver.endpoint];
   const offer = ["--task-isolation", "optional", "--task-users", "own"];
   cluster = await ProcessCluster.start({ masterFlags: flags, workerFlags: [...flags, ...offer] });
-}, 120_000);
+});
 
 afterAll(async () => {
   await cluster?.close();
@@ -30,7 +30,7 @@ function headersOf(traceId: string): Record<string, string> {
 }
 
 async function spanOf(traceId: string, name: RegExp): Promise<ReceivedSpan> {
-  await eventually(() => receiver.named(traceId, name) !== undefined, undefined, 20_000);
+  await eventually(() => receiver.named(traceId, name) !== undefined);
   const span = receiver.named(traceId, name);
   if (!span) throw new Error(`no ${name}: ${JSON.stringify(receiver.spans)} ${cluster.output}`);
   return span;
@@ -158,5 +158,5 @@ it("metrics: a receiver has those of the master and of the worker", async () => 
     ["heddle-master", "heddle_cluster_workers"],
     ["heddle-worker", "heddle_node_memory_used_bytes"],
   ] as const;
-  for (const [service, name] of wanted) await eventually(() => has(service, name), name, 50_000);
+  for (const [service, name] of wanted) await eventually(() => has(service, name), name);
 });

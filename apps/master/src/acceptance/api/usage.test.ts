@@ -106,7 +106,6 @@ async function rowOf(id: string) {
   await cluster.until(
     async () => readdirSync(join(cluster.data, "master")).includes("usage") && find() !== undefined,
     `the ledger has ${id}`,
-    5000,
   );
   const row = find();
   if (!row) throw new Error("the row went away");

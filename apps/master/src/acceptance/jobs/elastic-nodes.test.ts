@@ -3,12 +3,10 @@
 import type { ChildProcess } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { descendantsOf, ProcessCluster } from "../../../test/process-cluster.ts";
 
 // A node is killed under training jobs that tolerate losses: real processes, over HTTP.
-
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 let cluster: ProcessCluster;
 beforeAll(async () => {
@@ -30,7 +28,7 @@ async function startNode(name: string, devices: number, pool = name): Promise<Ch
     const { data } = (await reply.json()) as { data: { name: string; jobs: object | null }[] };
     return data.some((each) => each.name === name && each.jobs !== null);
   };
-  await cluster.until(isKnown, `${name} takes jobs`, 60_000);
+  await cluster.until(isKnown, `${name} takes jobs`);
   return worker;
 }
 

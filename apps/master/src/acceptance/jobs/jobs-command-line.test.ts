@@ -26,7 +26,7 @@ beforeAll(async () => {
     const { stdout } = await heddle(["workers", "list", "-o", "json"]);
     return JSON.parse(stdout || "[]")[0]?.jobs?.state === "ready";
   }, "the worker takes jobs");
-}, 120_000);
+});
 afterEach((context) => cluster.clear(context));
 afterAll(() => cluster.close());
 
@@ -68,7 +68,7 @@ async function submit(spec: Readonly<Record<string, unknown>>): Promise<string> 
 
 const stateOf = async (id: string) => (await cluster.job(id)).state;
 
-describe("jobs from the command line", { timeout: 120_000 }, () => {
+describe("jobs from the command line", () => {
   it("run examples/hello.yaml: submit, watch, and read the log again", async () => {
     const run = await heddle(["jobs", "submit", join(EXAMPLES, "hello.yaml"), "--watch"]);
     expect(run.code, run.stderr).toBe(0);

@@ -17,8 +17,6 @@ import { Runbook } from "../../../test/runbook.ts";
 
 // Pipelines on a cluster of processes, by the command line.
 
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
-
 const resources = { cpu_cores: 0.1, memory_gb: 0.5 };
 const TEXT = "a heddle guides the warp, a shuttle carries the weft. ".repeat(64);
 
@@ -215,7 +213,7 @@ async function readsFromAnother(pipeline: {
   };
   const [first = ""] = await ids();
   const worker = await cluster.startWorker();
-  await eventually(async () => (await ids()).length === 2, "both workers are there", 60_000);
+  await eventually(async () => (await ids()).length === 2, "both workers are there");
   expect((await heddle("workers", "drain", first)).code).toBe(0);
   const gather = { ...pipeline.steps["gather"], config: { command: "cat inputs/*" } };
   const ran = await run({ ...pipeline, steps: { ...pipeline.steps, gather }, reuse: true });
@@ -317,7 +315,7 @@ test("cancel: ends the jobs of its steps; list and get show it", async () => {
       (state) => state === "cancelled",
     );
   };
-  await cluster.until(isOver, "all its jobs are cancelled", 30_000);
+  await cluster.until(isOver, "all its jobs are cancelled");
   const listed = await heddle("pipelines", "list", "--name", "long");
   expect(listed.stdout).toMatch(new RegExp(`^${id} +long +cancelled`, "m"));
   expect((await heddle("pipelines", "get", "job_01M7ZHA0THCABZQ4XCV62DZD3F")).code).toBe(3);

@@ -41,7 +41,7 @@ beforeAll(async () => {
   const engine = { kind: "openai", command: "parrot.echo", model: "polly" };
   const reply = await cluster.request("POST", "/api/v1/models", { id: "bird", engine });
   expect([reply.status, await reply.text()]).toEqual([200, expect.stringContaining("polly")]);
-}, 120_000);
+});
 afterAll(async () => {
   await cluster.close();
   rmSync(folder, { recursive: true });
@@ -97,7 +97,7 @@ test("engine of a plugin: one that ends is started again", async () => {
     const { choices } = await ask("again");
     return choices[0]?.message.content?.startsWith("You said again") ?? false;
   };
-  await eventually(() => answers().catch(() => false), "it answers again", 60_000);
+  await eventually(() => answers().catch(() => false), "it answers again");
   const reply = await cluster.request("GET", "/api/v1/models/bird");
   expect(((await reply.json()) as Model).status).toBe("ready");
 });

@@ -3,12 +3,10 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
 
 // A user's own program trains: it leaves a model and its lineage.
-
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 });
 
 const WRITER = fileURLToPath(
   new URL("../../../../../libs/engines/dist/gguf/tiny-model.js", import.meta.url),
@@ -49,15 +47,11 @@ interface Job {
 async function run(body: Record<string, unknown>): Promise<{ id: string; job: Job }> {
   const id = await cluster.submit(body);
   let job: Job | undefined;
-  await cluster.until(
-    async () => {
-      job = (await (await cluster.request("GET", `/api/v1/jobs/${id}`)).json()) as Job;
-      if (job.state === "failed") throw new Error(JSON.stringify(job.failure));
-      return job.state === "succeeded" && job.model.state !== "pending";
-    },
-    `the model of ${id} is registered`,
-    60_000,
-  );
+  await cluster.until(async () => {
+    job = (await (await cluster.request("GET", `/api/v1/jobs/${id}`)).json()) as Job;
+    if (job.state === "failed") throw new Error(JSON.stringify(job.failure));
+    return job.state === "succeeded" && job.model.state !== "pending";
+  }, `the model of ${id} is registered`);
   return { id, job: job as Job };
 }
 
@@ -68,7 +62,7 @@ async function ready(id: string): Promise<Record<string, unknown>> {
     model = (await reply.json()) as Record<string, unknown>;
     return model["status"] === "ready";
   };
-  await cluster.until(isReady, `${id} is ready`, 60_000);
+  await cluster.until(isReady, `${id} is ready`);
   return model;
 }
 
@@ -134,7 +128,7 @@ test("another worker: gets the model from the one that made it", async () => {
     const phases = (replicas as { node: string; phase: string }[]).map(({ phase }) => phase);
     return phases.length === 2 && phases.every((phase) => phase === "ready");
   };
-  await cluster.until(isEverywhere, "both workers have it", 60_000);
+  await cluster.until(isEverywhere, "both workers have it");
 });
 
 test("no model: the job has succeeded, and says what is missing", async () => {

@@ -3,13 +3,11 @@
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
 
 // Jobs whose trainers crash at once, each time. Master, worker and parameter server are processes;
 // a plugin's environment crashes the trainers from within.
-
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 /**
  * Prints its last lines in each attempt, and ends by a signal, out of memory, or with its own code.
@@ -128,6 +126,6 @@ test("crash loops: jobs fail with reason and last lines, and leave no shards", a
     };
     return data.find(({ name }) => name === "p")?.shards?.held;
   };
-  await cluster.until(async () => (await held()) === 0, "the server holds no shard", 60_000);
+  await cluster.until(async () => (await held()) === 0, "the server holds no shard");
   for (const id of jobs) expect(existsSync(join(cluster.data, "p", "checkpoints", id))).toBe(false);
 });

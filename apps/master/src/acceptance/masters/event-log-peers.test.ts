@@ -61,9 +61,7 @@ async function settled(): Promise<number> {
 
 describe("event log of a master, as others read it", () => {
   // holds: events-tiles
-  it("tiles: Go's tlog package reads and verifies it over HTTP", {
-    timeout: 300_000,
-  }, async ({ skip }) => {
+  it("tiles: Go's tlog package reads and verifies it over HTTP", async ({ skip }) => {
     const problem = buildGoPeer(directory);
     if (problem) {
       process.stdout.write(`skipped: the event log of a live master against Go: ${problem}\n`);

@@ -1,12 +1,12 @@
 // holds: ops-node-wire
 
+import { held } from "@heddle/base/testing/held";
 import type OpenAI from "openai";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventsOf } from "../../../test/http.ts";
 import { childrenOf, NO_END, only, ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
-// Two workers, and a client's view when processes are killed. The tests run in order, each from the
-// state that the previous one left.
+// Two workers, and a client's view when processes are killed.
 
 /** Enough for the rest of a short answer on a loaded machine, far too short for a long one. */
 const DRAIN_MS = 4_000;
@@ -79,6 +79,8 @@ function expectCutOff(text: string, code: string): void {
 }
 
 describe("kill -9", () => {
+  beforeEach(() => cluster.startMissing(2));
+
   // holds: engine-killed
   it("of an engine ends its stream with engine_failed; it restarts and answers", async () => {
     const stream = await begin();
@@ -94,8 +96,8 @@ describe("kill -9", () => {
 
   // holds: engine-restart-wait
   it("of every engine fails no later call: all wait for the restart", async () => {
-    const engines = () => cluster.workers.flatMap(({ pid }) => childrenOf(pid));
-    await cluster.until(async () => engines().length === 2, "both engines run", 50_000);
+    const engines = () => cluster.runningWorkers.flatMap(({ pid }) => childrenOf(pid));
+    await cluster.until(async () => engines().length === 2, "both engines run");
     for (const engine of engines()) process.kill(engine, "SIGKILL");
     expect(await Promise.all(Array.from({ length: 4 }, answer))).toEqual(Array(4).fill("kkk"));
     await cluster.replicasReady(2);
@@ -108,35 +110,33 @@ describe("kill -9", () => {
     expectCutOff(await stream.rest(), "worker_lost");
     // The lost worker stays down until these are answered.
     expect(await Promise.all(Array.from({ length: 8 }, answer))).toEqual(Array(8).fill("kkk"));
-    await cluster.startWorker();
-    await cluster.replicasReady(2);
   });
 
   // holds: api-retry
   it("of a worker fails a non-streamed answer with 502, never with a part of it", async () => {
-    const pending = post(long);
+    const pending = held(post(long));
     await cluster.until(
       async () => (await cluster.metric("vllm:num_requests_running")) > 0,
       "the call runs",
-      50_000,
     );
     for (const worker of cluster.workers) worker.kill("SIGKILL");
     const reply = await pending;
     expect(reply.status).toBe(502);
     expect(await reply.json()).toMatchObject({ error: { code: "worker_lost", retryable: true } });
     // Without a worker a call waits for one, as when a supervisor restarts it.
-    const waiting = answer();
+    const waiting = held(answer());
     await cluster.startWorker();
     expect(await waiting).toBe("kkk");
-    await cluster.replicasReady(1);
   });
 });
 
 describe("master restart", () => {
+  beforeEach(() => cluster.startMissing(2));
+
   it("on SIGTERM lets a short stream end, interrupts a long one, exits 0", async () => {
     const stream = await begin();
-    const brief = await begin({ ...short, max_tokens: 60 }, 1);
-    const ended = cluster.stop(cluster.master);
+    const brief = await begin({ ...short, max_tokens: 20 }, 1);
+    const ended = held(cluster.stop(cluster.master));
     expect((await brief.rest()).trimEnd().endsWith("data: [DONE]")).toBe(true);
     expectCutOff(await stream.rest(), "unavailable");
     expect(await ended).toBe(0);
@@ -144,13 +144,10 @@ describe("master restart", () => {
 
   // holds: key-restart
   it("is found by its worker again, and has its keys", async () => {
-    await cluster.startMaster();
-    await cluster.replicasReady(1);
     expect(await answer()).toBe("kkk");
     const key = await cluster.createKey({});
     await cluster.stop(cluster.master, "SIGKILL");
-    await cluster.startMaster();
-    await cluster.replicasReady(1);
+    await cluster.startMissing(2);
     const models = await cluster.client(key).models.list();
     expect(models.data).toHaveLength(5);
     const { choices } = await cluster.client(key).chat.completions.create(short);

@@ -28,11 +28,7 @@ describe.skipIf(!isThere)(`three masters with Redis (needs ${PROGRAM})`, () => {
     });
     await group.startAll();
     await group.leader();
-    await eventually(
-      async () => (await stores()).every((up) => up === "1"),
-      "Redis is used",
-      30_000,
-    );
+    await eventually(async () => (await stores()).every((up) => up === "1"), "Redis is used");
   });
   afterAll(async () => {
     await group.close();
@@ -71,10 +67,10 @@ describe.skipIf(!isThere)(`three masters with Redis (needs ${PROGRAM})`, () => {
     const exited = once(redis, "exit");
     redis.kill("SIGKILL");
     await exited;
-    await eventually(async () => (await stores()).every((up) => up === "0"), "it is gone", 30_000);
+    await eventually(async () => (await stores()).every((up) => up === "0"), "it is gone");
     expect((await group.request("master-1", "GET", "/api/v1/models")).status).toBe(200);
     const { spawnargs } = redis;
     redis = spawn(PROGRAM, spawnargs.slice(1), { stdio: "ignore" });
-    await eventually(async () => (await stores()).every((up) => up === "1"), "it is back", 30_000);
+    await eventually(async () => (await stores()).every((up) => up === "1"), "it is back");
   });
 });

@@ -24,7 +24,7 @@ import { ProcessCluster, TINY } from "../../../test/process-cluster.ts";
 
 type OnEnd = TestContext["onTestFinished"];
 
-describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
+describe.concurrent("a worker under TLS", () => {
   it("joins with a token once, answers, and restarts without a token", async ({
     onTestFinished,
   }) => {
@@ -34,11 +34,11 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     await expect(cluster.startWorker(join1, "other-role")).rejects.toThrow(/not for the worker w/);
     await mint("worker");
     const worker = await cluster.startWorker(join1, "one");
-    await cluster.replicasReady(1, 60_000);
+    await cluster.replicasReady(1);
     await expect(cluster.startWorker(join1, "stolen")).rejects.toThrow(/unknown, used, expired/);
     await cluster.stop(worker, "SIGKILL");
     await cluster.startWorker(["--tls", "--name", "w"], "one");
-    await cluster.replicasReady(1, 60_000);
+    await cluster.replicasReady(1);
     const { choices } = await cluster.openai.chat.completions.create({
       model: TINY,
       max_tokens: 4,
@@ -68,11 +68,11 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     await expect(joins("a")).rejects.toThrow(/lacks the scope cluster:enroll/);
     const id = await make("cluster:enroll");
     const [first] = await Promise.all([joins("a"), joins("b")]);
-    await cluster.replicasReady(2, 60_000);
+    await cluster.replicasReady(2);
     await cluster.stop(first, "SIGKILL");
     rmSync(join(cluster.data, "a", "node-certificate.json"));
     await joins("a");
-    await cluster.replicasReady(2, 60_000);
+    await cluster.replicasReady(2);
     const events = await json(cluster, "GET", "/api/v1/events/log?type=NODE_ENROLMENT");
     expect(events["data"]).toHaveLength(3);
     await cluster.request("DELETE", `/api/v1/keys/${id}`);
@@ -96,7 +96,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     write(authorityHash(certificate));
     const { cluster } = await start(onTestFinished, ...flags);
     await cluster.startWorker(["--tls", "--enroll-key-file", file, "--name", "w"], "one");
-    await cluster.replicasReady(1, 60_000);
+    await cluster.replicasReady(1);
     await cluster.stop(cluster.master, "SIGKILL");
     await cluster.startMaster();
     const { data } = await json(cluster, "GET", "/api/v1/keys");
@@ -114,7 +114,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     await cluster.startWorker(join1("stolen"), "one");
     await mint("worker", "kept");
     await cluster.startWorker(join1("kept"), "two");
-    await cluster.replicasReady(2, 60_000);
+    await cluster.replicasReady(2);
     const named = async (name: string) => {
       const { data } = await json(cluster, "GET", "/api/v1/workers");
       return (data as Worker[]).find((worker) => worker.name === name);
@@ -129,7 +129,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     const { id } = (await named("stolen"))!;
     const reply = await cluster.request("POST", `/api/v1/workers/${id}/revoke`);
     expect(reply.status).toBe(202);
-    await cluster.replicasReady(1, 60_000);
+    await cluster.replicasReady(1);
     expect((await named("stolen"))?.attached ?? false).toBe(false);
     await eventually(async () => (await callOutcome(other, weights)) === "permission_denied");
     const peer = new Peer(cluster.grpc, { clusterToken: "", tls });
@@ -141,7 +141,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     await expect(cluster.startWorker(join1("stolen"), "three")).rejects.toThrow(/just revoked/);
     await mint("worker", "new");
     await cluster.startWorker(join1("new"), "three");
-    await cluster.replicasReady(2, 60_000);
+    await cluster.replicasReady(2);
     expect(await named("kept")).toMatchObject({ attached: true });
     const { data } = await json(cluster, "GET", "/api/v1/events/log?type=NODE_REVOKE");
     expect(data).toHaveLength(1);
@@ -153,7 +153,7 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
     const { cluster, token, mint } = await start(onTestFinished, "--certificate-seconds", "45");
     await mint("worker");
     await cluster.startWorker(["--tls", "--join-token-file", token, "--name", "w"], "one");
-    await cluster.replicasReady(1, 60_000);
+    await cluster.replicasReady(1);
     const attached = await attachedAt(cluster);
     await cluster.until(
       async () => /"service":"worker".*the certificate was renewed/.test(cluster.output),
@@ -165,9 +165,9 @@ describe.concurrent("a worker under TLS", { timeout: 300_000 }, () => {
 });
 
 // holds: sec-callers
-it("nodes under TLS: each refuses every role's certificate all other roles' methods", {
-  timeout: 300_000,
-}, async ({ onTestFinished }) => {
+it("nodes under TLS: each refuses every role's certificate all other roles' methods", async ({
+  onTestFinished,
+}) => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-roles-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const ca = join(folder, "ca.pem");
@@ -240,7 +240,7 @@ async function attachedAt(cluster: ProcessCluster): Promise<number> {
   return Date.parse(data[0]?.attached_at ?? "");
 }
 
-describe.concurrent("masters under TLS", { timeout: 300_000 }, () => {
+describe.concurrent("masters under TLS", () => {
   it("join with a token once, get the authority, and survive its creator", async ({
     onTestFinished,
   }) => {

@@ -71,7 +71,7 @@ async function quietStatus(name: string) {
   return now;
 }
 
-describe("runbook", { timeout: 300_000 }, () => {
+describe("runbook", () => {
   it("backup: a live, a stale and an offline backup, and a new cluster from one", async () => {
     group = new MasterGroup(1);
     await group.startAll();

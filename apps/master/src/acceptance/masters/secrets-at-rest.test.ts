@@ -123,7 +123,7 @@ async function backup(file: string): Promise<string> {
   return text;
 }
 
-describe("secrets at rest", { timeout: 300_000 }, () => {
+describe("secrets at rest", () => {
   it("with a key from the start are in plain text in no file and no backup", async () => {
     open(1, ["--tls"]);
     keyFile = writeKeys("key", newKey());

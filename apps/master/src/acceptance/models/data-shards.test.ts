@@ -13,11 +13,11 @@ const ALONE = { deterministic: true } as object;
 /** Of vectors of length 1: how many inputs are in a call rounds some 1e-4; other inputs differ by 0.1. */
 const NEAR = 2e-3;
 
-describe("calls over two workers, one of which is killed", { timeout: 180_000 }, () => {
+describe("calls over two workers, one of which is killed", () => {
   let cluster: ProcessCluster;
   beforeAll(async () => {
     cluster = await ProcessCluster.start({ workers: 1 });
-  }, 120_000);
+  });
   afterAll(() => cluster?.close());
 
   const complete = async (maxTokens: number) => {

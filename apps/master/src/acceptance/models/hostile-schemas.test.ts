@@ -10,7 +10,6 @@ import { byteToken, ProcessCluster, TINY } from "../../../test/process-cluster.t
 
 // The tiny model's weights are random: the grammar alone makes an answer right.
 
-const TIMEOUT_MS = 300_000;
 const AT_ONCE = 4;
 /** What ends texts, lists and objects is likelier, so that most answers end. */
 const CLOSING = Object.fromEntries([...Buffer.from('"}]')].map((byte) => [byteToken(byte), 8]));
@@ -18,7 +17,7 @@ const CLOSING = Object.fromEntries([...Buffer.from('"}]')].map((byte) => [byteTo
 let cluster: ProcessCluster;
 beforeAll(async () => {
   cluster = await ProcessCluster.start();
-}, TIMEOUT_MS);
+});
 afterAll(() => cluster.close());
 
 const asked = {
@@ -97,13 +96,11 @@ async function outcomes(
 const EXPECTED = Object.fromEntries(HOSTILE_SCHEMAS.map(({ name, outcome }) => [name, outcome]));
 
 describe("hostile schemas: a valid answer, or a 400 that names the place", () => {
-  it("as the format of an answer", { timeout: TIMEOUT_MS }, async () => {
+  it("as the format of an answer", async () => {
     expect(await outcomes(answered, "response_format.json_schema.schema")).toEqual(EXPECTED);
   });
 
-  it("as the parameters of a tool, whose deltas the client joins", {
-    timeout: TIMEOUT_MS,
-  }, async () => {
+  it("as the parameters of a tool, whose deltas the client joins", async () => {
     expect(await outcomes(called, "tools[0].function.parameters")).toEqual(EXPECTED);
   });
 });

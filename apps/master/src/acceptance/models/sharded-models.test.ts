@@ -25,7 +25,7 @@ const CLEAR_TOKENS = 30;
 /** So that the whole model's cache is one pool too. */
 const OPTIONS = { context_tokens: 512, kv_tokens: 1024, max_sequences: 4, threads: 1 };
 
-describe("a model that workers divide", { timeout: 180_000 }, () => {
+describe("a model that workers divide", () => {
   let cluster: ProcessCluster;
   let source = "";
   beforeAll(async () => {
@@ -34,7 +34,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     const file = join(cluster.data, "six.gguf");
     await writeTinyModel(file, { blocks: 6 });
     source = `file://${file}`;
-  }, 180_000);
+  });
   afterAll(() => cluster?.close());
 
   const deploy = async (id: string, placement: string, more: object = {}) => {
@@ -43,8 +43,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     expect(await reply.text()).toContain('"object":"model"');
     await ready(id);
   };
-  const ready = (id: string) =>
-    eventually(async () => (await model(id)).status === "ready", undefined, 60_000);
+  const ready = (id: string) => eventually(async () => (await model(id)).status === "ready");
   const model = async (id: string) => {
     const reply = await cluster.request("GET", `/api/v1/models/${id}`);
     return (await reply.json()) as Model;
@@ -178,7 +177,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
     const [first = "", killed, last] = await stageNodes();
     await cluster.startWorker([], `worker-${spareIndex(await stageNodes()) + 1}`);
     await cluster.request("POST", `/api/v1/workers/${first}/drain`, {});
-    await eventually(async () => !(await stageNodes()).includes(first), undefined, 30_000);
+    await eventually(async () => !(await stageNodes()).includes(first));
     expect((await stageNodes()).slice(1)).toEqual([killed, last]);
     await ready(ID);
     expect((await answer(ID, 2))?.text).not.toBe("");
@@ -187,7 +186,7 @@ describe("a model that workers divide", { timeout: 180_000 }, () => {
   it("says what is missing where it does not fit", async () => {
     const body = { id: "large", source, options: OPTIONS, placement: "sharded", max_stages: 2 };
     await cluster.request("POST", "/api/v1/models", body);
-    await eventually(async () => (await model("large")).waiting_for.length > 0, undefined, 30_000);
+    await eventually(async () => (await model("large")).waiting_for.length > 0);
     const { status, waiting_for } = await model("large");
     expect(status).toBe("unplaced");
     expect(waiting_for).toEqual([

@@ -8,7 +8,7 @@ import { createApiKey } from "@heddle/auth/api-key";
 import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../../test/job-cluster.ts";
 import { type Canary, CanarySearch, type Place } from "../../../test/secrecy/canary-search.ts";
 import { RecordingPipe, RecordingProxy } from "../../../test/secrecy/recording-proxy.ts";
@@ -16,8 +16,6 @@ import { Browser } from "../../../test/web/browser.ts";
 import { openStoppedMember } from "../../offline/stopped-member.ts";
 
 // One run with a canary in every place of a secret; then all files, outputs and replies are searched.
-
-vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
 
 const MASTER = "master-1";
 const secret = (name: string) => `canary ${name} "${randomBytes(9).toString("hex")}"/+`;

@@ -55,7 +55,7 @@ beforeAll(async () => {
       const bound = await (await send(server, "GET", path)).json();
       expect(bound).toMatchObject({ data: [{ role: "auditor" }] });
     },
-    { timeout: 20_000 },
+    { timeout: 100_000 },
   );
 });
 afterAll(async () => {
@@ -124,7 +124,7 @@ describe("access tokens over HTTP", () => {
     const next = await issuer.addKey("k2");
     const token = await tokenOf({ sub: "alice" }, next);
     const status = async () => (await get("jobs", token)).status;
-    await expect.poll(status, { timeout: 20_000, interval: 500 }).toBe(200);
+    await expect.poll(status, { interval: 500 }).toBe(200);
   });
 
   it("that are forged are 401 with a challenge, on both APIs", async () => {

@@ -3,6 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
 import type { PastState } from "@heddle/contracts/api/history/state";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -58,7 +59,7 @@ async function weight(value: number): Promise<Seen> {
 
 const weightIn = ({ data }: PastState) => data.find(({ id }) => id === "alpha")?.["weight"];
 
-describe("past states", { timeout: 120_000 }, () => {
+describe("past states", () => {
   it("are those that were: each position's hash and records", async () => {
     const two = await weight(2);
     const five = await weight(5);
@@ -136,7 +137,7 @@ describe("past states", { timeout: 120_000 }, () => {
     const changes = async () => {
       for (let at = 0; at < 90; at++) seen.push(await weight(200 + at));
     };
-    const changing = changes();
+    const changing = held(changes());
     for (let read = 0; read < 3; read++) {
       await eventually(() => seen.length >= read * 30 + 1);
       const { applied, hash } = seen.at(-1)!;

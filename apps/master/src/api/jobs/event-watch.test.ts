@@ -1,3 +1,4 @@
+import { held } from "@heddle/base/testing/held";
 import { GoneError } from "@heddle/client/errors";
 import { Heddle } from "@heddle/client/heddle";
 import { jobId, jobSpec, nodeOffer } from "@heddle/control/jobs/testing/specs";
@@ -20,7 +21,7 @@ beforeAll(async () => {
     await control.propose({ type: "node.drain", atMs: made, nodeId: "n1", byMs: made });
     await control.propose({ type: "node.resume", atMs: made, nodeId: "n1" });
   }
-}, 120_000);
+});
 afterAll(() => server.master.close());
 
 const headers = (after: string) => ({
@@ -112,17 +113,19 @@ test("job stream: looks at other jobs' events once, and misses none of its own",
   const looks = vi.spyOn(events, "after");
   const newest: number[] = [];
   let received = 0;
-  const watched = readTestEvents(url, server.adminKey, undefined, (seen) => {
-    received = seen.length;
-    return false;
-  });
-  await vi.waitFor(() => expect(received).toBeGreaterThan(0), 10_000);
+  const watched = held(
+    readTestEvents(url, server.adminKey, undefined, (seen) => {
+      received = seen.length;
+      return false;
+    }),
+  );
+  await vi.waitFor(() => expect(received).toBeGreaterThan(0), 100_000);
   for (let atMs = 4; newest.length < 3; atMs += 2) {
     const before = events.last.index;
     const seen = looks.mock.calls.length;
     await control.propose({ type: "node.drain", atMs, nodeId: "n1", byMs: atMs });
     await control.propose({ type: "node.resume", atMs, nodeId: "n1" });
-    await vi.waitFor(() => expect(looks.mock.calls.length).toBeGreaterThan(seen), 10_000);
+    await vi.waitFor(() => expect(looks.mock.calls.length).toBeGreaterThan(seen), 100_000);
     newest.push(before);
   }
   const froms = looks.mock.calls.map(([from]) => from.index);

@@ -156,7 +156,7 @@ describe("usage of three masters", () => {
     };
     const isSeen = async () =>
       (await Promise.all(others.map(seen))).every((sums) => String(sums) === "usage,1,0");
-    await eventually(isSeen, "the other masters have the usage", 30_000);
+    await eventually(isSeen, "the other masters have the usage");
     await group.end(taker as string, "SIGKILL");
     expect(await isSeen()).toBe(true);
   });

@@ -59,7 +59,7 @@ test("member: serves other masters before its control plane opens, and after", a
   peer.close();
   await closeContext(context);
   expect(existsSync(join(folder, "control", "lock"))).toBe(false);
-}, 120_000);
+});
 
 test("member: a join while it opens is refused; a close frees the lock", async () => {
   const { context } = await start(true);
@@ -69,4 +69,4 @@ test("member: a join while it opens is refused; a close frees the lock", async (
   });
   await closeContext(context);
   expect(existsSync(join(folder, "control", "lock"))).toBe(false);
-}, 120_000);
+});

@@ -28,7 +28,7 @@ async function openStream(key: string, path = "/api/v1/events") {
 }
 
 const ended = (stream: { readonly ended: boolean }) =>
-  vi.waitFor(() => expect(stream.ended).toBe(true), { timeout: 20_000 });
+  vi.waitFor(() => expect(stream.ended).toBe(true), { timeout: 100_000 });
 
 async function ask(method: string, path: string, body?: object): Promise<void> {
   expect((await send(server, method, `/api/v1/${path}`, body)).status).toBe(200);

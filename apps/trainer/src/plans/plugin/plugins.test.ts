@@ -84,7 +84,7 @@ test("example environment: ppo trains on it and learns", async () => {
   if (config.algorithm !== "ppo") throw new Error("a ppo config was parsed as another");
   const { reports } = await runPlan(ppoPlan(config, plugins.environments, backend, SOLE));
   expect(reports.at(-1)?.reached, `the return is ${reports.at(-1)?.reward}`).toBe(true);
-}, 120_000);
+});
 
 test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
   const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
@@ -102,7 +102,7 @@ test("example algorithm: learns CartPole, stops at its target, leaves a policy",
   await plan.writeArtifacts(folder, end, {} as Lineage);
   const left = spawnSync("ls", [folder], { encoding: "utf8" });
   expect(left.stdout.trim()).toBe("policy.onnx");
-}, 120_000);
+});
 
 it.each([
   [{ generations: 0 }, /config\.generations/],

@@ -22,12 +22,10 @@ import { textBatches } from "@heddle/training/weave/batches";
 import type { OuterOptimizer } from "@heddle/training/weave/outer-optimizer";
 import { applyOuterStep } from "@heddle/training/weave/testing/outer-step";
 import { runWeaveWorker } from "@heddle/training/weave/weave-worker";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 
 // Weave with int8 parts and error feedback against synchronous training, in one process. All random
 // numbers come from seeds, and parts are added in the order of ranks.
-
-vi.setConfig({ testTimeout: 300_000 });
 
 const SHAPE = {
   vocab_size: 27,

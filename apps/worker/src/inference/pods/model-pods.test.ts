@@ -19,7 +19,7 @@ if (why !== undefined) console.log(`models in Pods are not tested: ${why}`);
 const log = { info: () => {}, warn: () => {}, error: () => {} };
 const ask = { prompt: "hello", maxTokens: 4 };
 
-describe.skipIf(why !== undefined)("models in Pods", { timeout: 120_000 }, () => {
+describe.skipIf(why !== undefined)("models in Pods", () => {
   const folder = openFolder("heddle-pods-");
   const kubernetes = new KubernetesDouble(folder);
   const weights = join(folder, "models");
@@ -39,7 +39,7 @@ describe.skipIf(why !== undefined)("models in Pods", { timeout: 120_000 }, () =>
     const gpus = { by: "plugin", resource: "nvidia.com/gpu" } as const;
     place = await PodPlace.find(kubernetes.settings({ gpus }));
     pods = await find();
-  }, 60_000);
+  });
   afterAll(() => kubernetes.close());
 
   it("model pods: an engine answers from its Pod, which goes with it", async () => {
@@ -81,7 +81,7 @@ describe.skipIf(why !== undefined)("models in Pods", { timeout: 120_000 }, () =>
     expect(failed.error).toMatchObject({ code: "engine_failed" });
     expect(failed.error?.message).toContain("with its container, as by an eviction");
     const works = async () => (await session.ask(ask)).error === undefined;
-    await until("another one answers", works, 60_000);
+    await until("another one answers", works);
     expect(kubernetes.made).toHaveLength(before + 1);
     expect(kubernetes.names).toHaveLength(1);
     await session.engine.close();

@@ -78,7 +78,7 @@ const FAULTS = [
   ["blocks", "LaunchFailed", "its process did not answer"],
 ] as const;
 
-describe("a worker with an executor of a plugin", { timeout: 120_000 }, () => {
+describe("a worker with an executor of a plugin", () => {
   const leader = new TestLeader();
   let session: LeaderSession;
   beforeAll(async () => {
@@ -95,8 +95,8 @@ describe("a worker with an executor of a plugin", { timeout: 120_000 }, () => {
     );
     await leader.startWorker(settingsOf(file, "faulty.groups"));
     session = leader.open();
-  }, 60_000);
-  afterAll(() => leader.close(), 60_000);
+  });
+  afterAll(() => leader.close());
 
   it("plugin executor: the worker offers what it has, for processes alone", () => {
     const { executors, hardware } = leader.register ?? {};
@@ -119,14 +119,14 @@ describe("a worker with an executor of a plugin", { timeout: 120_000 }, () => {
       expect(exit).toMatchObject({ reason, message: expect.stringContaining(words) });
       expect(exit?.message).not.toContain("my secret detail");
       const isBack = async () => (await run(shell("exit 3")))?.exitCode === 3;
-      await until("the plugin is there again", isBack, 60_000);
+      await until("the plugin is there again", isBack);
     }
     expect(session.status(taskId(0))?.phase).toBe("running");
     const stop = { checkpoint: false, graceMs: 0, why: "cancelled" };
     session.send({ stop: { task: taskId(0), ...stop } });
     const { exit } = await session.reaches("exited", taskId(0));
     expect(exit).toMatchObject({ asked: true, reason: "" });
-    await until("no job is left", () => jobsOf(leader.nodeId).length === 0, 60_000);
+    await until("no job is left", () => jobsOf(leader.nodeId).length === 0);
   });
 });
 
@@ -139,7 +139,6 @@ const REFUSED = [
 
 it.concurrent.for(REFUSED)(
   "plugin executor: one that cannot say what it has (%s) is refused, counted",
-  { timeout: 120_000 },
   async ([name, faults, reason]) => {
     const { plugins } = settingsOf(faultyPlugin(name, faults), `${name}.groups`);
     const set = await pluginSet(plugins);
@@ -152,9 +151,7 @@ it.concurrent.for(REFUSED)(
   },
 );
 
-it("plugin executor: without a usable one a worker lives, and offers no tasks", {
-  timeout: 120_000,
-}, async () => {
+it("plugin executor: without a usable one a worker lives, and offers no tasks", async () => {
   const own = new TestLeader();
   onTestFinished(() => own.close());
   await own.listen();

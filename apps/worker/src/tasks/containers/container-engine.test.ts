@@ -100,8 +100,8 @@ test("CLI: a late call is killed with its children, and reports the timeout", as
   const shell = new ContainerCli("/bin/sh");
   const pids = join(folder, "pids");
   const line = `/bin/sleep 600 & echo $! $$ > ${pids}; wait`;
-  await expect(shell.run(["-c", line], { timeoutMs: 2_000 })).rejects.toThrow(
-    "`/bin/sh -c` did not answer within 2 s",
+  await expect(shell.run(["-c", line], { timeoutMs: 8_000 })).rejects.toThrow(
+    "`/bin/sh -c` did not answer within 8 s",
   );
   const started = readFileSync(pids, "utf8").trim().split(" ").map(Number);
   expect(started).toHaveLength(2);

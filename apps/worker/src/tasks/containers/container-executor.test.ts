@@ -28,7 +28,6 @@ import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leade
 import { ProcessScan } from "../executors/process-scan.ts";
 import { readProcess } from "../executors/process-tree.ts";
 
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 const patienceMs = 120_000;
 
 const why = preparePodman();

@@ -3,15 +3,12 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { shell, TestLeader, taskId } from "../../../test/test-leader.ts";
 import { TaskDirectory } from "../../records/task-directory.ts";
 import type { TaskPlan } from "../../records/task-plan.ts";
 import { TaskWatch } from "../task-watch.ts";
 import type { TaskHandle } from "./executor.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 60_000 });
 
 let leader: TestLeader;
 beforeEach(async () => {
@@ -73,7 +70,7 @@ test("output hold: a task is stopped at the bound, reports it, and loses no line
     });
   }
   session.send({ stop: { task: taskId(1), checkpoint: false, graceMs: 20_000, why: "drained" } });
-  const left = await session.reaches("exited", taskId(1), 25_000);
+  const left = await session.reaches("exited", taskId(1));
   expect(left.exit).toMatchObject({ exitCode: 0, reason: "", asked: true });
   writeFileSync(enough, "");
   expect(session.status()?.phase).toBe("running");
@@ -81,7 +78,7 @@ test("output hold: a task is stopped at the bound, reports it, and loses no line
   const { exit } = await session.reaches("exited", taskId(0), 30_000);
   expect(exit).toMatchObject({ exitCode: 0, reason: "" });
   for (const rank of [0, 1]) {
-    await until(`the log of rank ${rank} is whole`, () => leader.isComplete(rank), 30_000);
+    await until(`the log of rank ${rank} is whole`, () => leader.isComplete(rank));
     expect(leader.log(rank).length).toBeGreaterThan(2 ** 20);
     expectWhole(leader.log(rank));
   }

@@ -12,13 +12,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { OutputCopier, OutputPipes } from "./output-copier.ts";
 import { ProcessScan } from "./process-scan.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 90_000 });
 
 /** The number of processes that copy output of the node's tasks. */
 function copiers({ nodeId }: { readonly nodeId: string }): number {

@@ -3,10 +3,8 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { Isolation } from "./isolation.ts";
-
-vi.setConfig({ testTimeout: 90_000 });
 
 test.runIf(process.getuid?.() === 0)(
   "isolation: root with Landlock alone is not isolated, and the reason says so",

@@ -18,13 +18,11 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { until } from "@heddle/base/testing/until";
 import type { UserRange } from "@heddle/node-agent/offer-flags";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 import { USER_VARIABLE } from "../executors/process-tree.ts";
 import { TaskUsers } from "./task-users.ts";
 import { UserClaims } from "./user-claims.ts";
-
-vi.setConfig({ testTimeout: 90_000 });
 
 const isRoot = process.getuid?.() === 0;
 const range = { first: 1_911_000_000, last: 1_911_000_003 };

@@ -7,12 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bootId } from "@heddle/base/process-alive";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { MARK_VARIABLE } from "../executors/process-tree.ts";
 import { bootClock } from "./lease.ts";
 import type { GuardOrders } from "./lease-guard.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const program = fileURLToPath(new URL("lease-guard-main.ts", import.meta.url));
 const farMs = 1e12;

@@ -26,7 +26,7 @@ async function servedFile(bytes: Buffer): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 }, () => {
+describe.skipIf(why !== undefined)("a worker in Kubernetes", () => {
   const leader = new TestLeader();
   const kubernetes = new KubernetesDouble(leader.folder);
   let session: LeaderSession;
@@ -49,7 +49,7 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", { timeout: 120_000 
     await Promise.all([leader.listen(), kubernetes.listen()]);
     worker = await startWorker();
     session = leader.open();
-  }, 60_000);
+  });
   afterAll(async () => {
     await leader.close();
     kubernetes.close();

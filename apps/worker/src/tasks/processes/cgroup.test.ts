@@ -6,11 +6,8 @@ import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { until } from "@heddle/base/testing/until";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { type Cgroup, CgroupBranch } from "./cgroup.ts";
-
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 60_000 });
 
 const branch = CgroupBranch.open(`test-${randomUUID()}`);
 const HALF_A_CORE = { memoryBytes: 64 * 2 ** 20, cpuMilli: 500 };

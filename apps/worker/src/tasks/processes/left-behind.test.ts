@@ -2,13 +2,11 @@
 
 import { chownSync, readdirSync, readFileSync } from "node:fs";
 import { until } from "@heddle/base/testing/until";
-import { expect, type TestContext, test, vi } from "vitest";
+import { expect, type TestContext, test } from "vitest";
 import { newLeader, shell, taskId } from "../../../test/test-leader.ts";
 
 // Programs that leave their task's session, parents and environment. The worker of these tests has a
 // user without privileges, so that neither another user nor, usually, a cgroup identifies them.
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const isRoot = process.getuid?.() === 0;
 /** Without an entry in the password database, as in containers. */
@@ -38,11 +36,11 @@ test.for([
 
 test("left behind: a daemon of a killed worker's task ends with the lease", async (context) => {
   const { leader, worker } = await plainLeader(context);
-  const session = leader.open(1, 4_000);
+  const session = leader.open(1, 12_000);
   await session.start(shell(`${leaves}; echo gone; sleep 600`));
   await until("it has left", () => leader.log() === "gone\n" && sleepers().length === 1);
   worker.kill("SIGKILL");
-  await until("it is gone with the lease", () => sleepers().length === 0, 60_000);
+  await until("it is gone with the lease", () => sleepers().length === 0);
 });
 
 async function plainLeader(context: TestContext) {

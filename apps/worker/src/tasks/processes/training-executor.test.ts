@@ -11,13 +11,11 @@ import {
   ticketOf,
 } from "@heddle/parameters/testing/server-processes";
 import { TEXT, TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
 
 // The executor of training jobs in a whole worker, with a real parameter server.
 
-/** Processes start slowly on a busy machine. */
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 });
 const waitMs = 120_000;
 
 let leader: TestLeader;

@@ -15,10 +15,10 @@ const isOver = (line: string) => line.endsWith("COMPLETING");
 
 beforeAll(async () => {
   if (why === undefined) await slurm.start();
-}, 90_000);
+});
 afterAll(async () => {
   if (why === undefined) await slurm.close();
-}, 60_000);
+});
 
 executorCases({
   title: "jobs of Slurm",
@@ -29,15 +29,15 @@ executorCases({
   remains: () => slurm.jobs.filter((line) => !isOver(line)),
 });
 
-describe.skipIf(why !== undefined)("a worker before Slurm", { timeout: 60_000 }, () => {
+describe.skipIf(why !== undefined)("a worker before Slurm", () => {
   const leader = new TestLeader();
   let session: LeaderSession;
   beforeAll(async () => {
     await leader.listen();
     await leader.startWorker(settings, slurm.environment);
     session = leader.open();
-  }, 60_000);
-  afterAll(() => leader.close(), 60_000);
+  });
+  afterAll(() => leader.close());
 
   it("Slurm: a worker offers what the partition has, for processes alone", () => {
     const { executors, hardware } = leader.register ?? {};

@@ -116,7 +116,7 @@ describe.skipIf(!isThere)(`limits in Redis and in memory (needs ${PROGRAM})`, ()
     const flags = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder];
     redis = spawn(PROGRAM, flags, { stdio: "ignore" });
     store = redisStore(port);
-    await eventually(() => store.session.id !== undefined, "Redis counts", 30_000);
+    await eventually(() => store.session.id !== undefined, "Redis counts");
     client = new Redis({ port, host: "127.0.0.1" });
     // A script's first use goes twice to the server, and what ends a call may come after the next.
     const first = await store.limits.admit([
@@ -154,7 +154,7 @@ describe.skipIf(!isThere)(`limits in Redis and in memory (needs ${PROGRAM})`, ()
     );
     await fc.assert(property, { numRuns: 600 });
     expect(refused).toBeGreaterThan(300);
-  }, 120_000);
+  });
 
   it("every subject's key has a lifetime, far longer than masters need to keep it", async () => {
     const named = async (name: string, of: Subject["limits"]) => {

@@ -110,7 +110,7 @@ test("running jobs: their amounts and the free ones make up the cluster", () => 
       throw new Error(`seed ${first + n}: ${String(error)}`, { cause: error });
     }
   }
-}, 300_000);
+});
 
 test("running jobs: an ended attempt holds a lost node until it is fenced", () => {
   const cluster = new PlannedCluster();

@@ -30,7 +30,7 @@ beforeAll(async () => {
     await writeTinyModel(path, { change: mergeAdapter(factors) });
     merged.set(seed, await TestSession.open({ maxSequences: 1, contextTokens: 1024 }, path));
   }
-}, 60_000);
+});
 
 afterAll(async () => {
   await Promise.all([base, ...merged.values()].map((session) => session.close()));
@@ -123,7 +123,7 @@ describe("more LoRA adapters than an engine keeps", () => {
     const third = await base.ask({ ...ask, adapter: await copyOf("first") });
     expect([third.error, third.texts]).toEqual([undefined, first.texts]);
     expect(third.cachedTokens).toBeGreaterThan(100);
-  }, 60_000);
+  });
 
   it("files of more than 2 GiB together are not kept, and none in use is freed", async () => {
     const [one, two] = [await copyOf("one", LARGE), await copyOf("two", LARGE)];

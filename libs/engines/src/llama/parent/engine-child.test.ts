@@ -7,12 +7,10 @@ const PROMPT = "The quick brown fox jumps over the lazy dog and";
 /** Keeps the random model from ending early by chance. */
 const NO_END = [{ token: 2, bias: -100 }];
 /** Short enough for a test, and far longer than a busy machine keeps a process from answering. */
-const LIVENESS = { pingIntervalMs: 200, silenceMs: 4_000 };
+const LIVENESS = { pingIntervalMs: 200, silenceMs: 10_000 };
 
 describe("an engine process", () => {
-  it("that hangs is ended, its requests fail, and another takes its place", {
-    timeout: 60_000,
-  }, async () => {
+  it("that hangs is ended, its requests fail, and another takes its place", async () => {
     const session = await TestSession.open({}, undefined, LIVENESS);
     try {
       const before = await session.ask({ prompt: PROMPT });
@@ -20,7 +18,7 @@ describe("an engine process", () => {
       process.kill(pid, "SIGSTOP");
       const failed = await session.ask({ prompt: PROMPT });
       expect(failed.error?.code).toBe("engine_failed");
-      expect(failed.error?.message).toContain("did not respond for 4000 ms");
+      expect(failed.error?.message).toContain("did not respond for 10000 ms");
       expect(isProcessAlive(pid)).toBe(false);
       let after = await session.ask({ prompt: PROMPT });
       while (after.error?.code === "unavailable") {
@@ -35,9 +33,7 @@ describe("an engine process", () => {
     }
   });
 
-  it("that is idle for longer than the limit and then works is left alone", {
-    timeout: 60_000,
-  }, async () => {
+  it("that is idle for longer than the limit and then works is left alone", async () => {
     const session = await TestSession.open({}, undefined, LIVENESS);
     try {
       const pid = session.engine.pid;

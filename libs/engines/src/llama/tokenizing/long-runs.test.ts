@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { afterAll, expect, it, vi } from "vitest";
+import { afterAll, expect, it } from "vitest";
 import type { GgufValue } from "../../gguf/gguf-format.ts";
 import { type ByteVocabulary, byteVocabulary } from "../../gguf/llama-model.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
@@ -14,8 +14,6 @@ import { findNativeLibrary } from "../native/native-library.ts";
 import { TestSession } from "../testing/test-session.ts";
 import { Tokenizer } from "./tokenizer.ts";
 import { readVocabulary } from "./vocabulary.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** More than any prompt here has. */
 const MOST = 10_000_000;
