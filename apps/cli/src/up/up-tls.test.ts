@@ -3,6 +3,7 @@
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
 import { freePorts } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
@@ -44,13 +45,13 @@ async function heddle(data: string, ...args: string[]): Promise<string> {
 }
 
 async function untilAllVote(data: string): Promise<void> {
-  const endMs = performance.now() + 60_000;
-  for (;;) {
-    const text = await heddle(data, "cluster", "members", "-o", "json");
+  let text = "";
+  const areVoters = async () => {
+    text = await heddle(data, "cluster", "members", "-o", "json");
     const roles = (JSON.parse(text) as { role: string }[]).map(({ role }) => role).sort();
-    if (roles.join() === "follower,follower,leader") return;
-    if (performance.now() > endMs) throw new Error(`they do not all vote: ${text}`);
-  }
+    return roles.join() === "follower,follower,leader";
+  };
+  await eventually(areVoters, () => `all vote: ${text}`);
 }
 
 describe("heddle up --tls", () => {

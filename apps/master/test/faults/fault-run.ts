@@ -75,4 +75,4 @@ function* rounds(few: number): Generator<number, void> {
 
 /** Maximum duration of a fault test, in milliseconds. */
 export const FAULT_TIMEOUT_MS =
-  300_000 + 2 * 60_000 * Number(process.env["HEDDLE_FAULT_MINUTES"] ?? 0);
+  600_000 + 2 * 60_000 * Number(process.env["HEDDLE_FAULT_MINUTES"] ?? 0);

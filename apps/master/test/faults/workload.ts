@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { seededRandom } from "@heddle/base/random";
+import { eventually } from "@heddle/base/testing/eventually";
 import { checkLinearizability, type Operation } from "@heddle/simulation/linearizability";
 
 /** The clients' targets: the masters' present URLs, and an administrator's key. */
@@ -104,16 +105,15 @@ export class Workload {
     this.start();
   }
 
-  /** Resolves when this many more calls have an outcome; fails after a minute without one. */
+  /** Resolves when this many more calls have an outcome; fails when none has one. */
   async progress(calls: number): Promise<void> {
     const wanted = this.history.length + calls;
-    const endMs = performance.now() + 60_000;
     this.#awaited++;
     try {
       while (this.history.length < wanted && this.#faults.length === 0) {
-        const missing = wanted - this.history.length;
-        if (performance.now() > endMs) throw new Error(`${missing} calls hang`);
-        await delay(20);
+        const before = this.history.length;
+        const hasMore = () => this.history.length > before || this.#faults.length > 0;
+        await eventually(hasMore, `a call of ${wanted - before} has an outcome`);
       }
     } finally {
       this.#awaited--;
@@ -170,12 +170,18 @@ export class Workload {
     }
   }
 
+  /** Repeats a read while the leader changes, as it may at any time on a stalled machine. */
   async #get(url: string, path: string): Promise<Fields> {
     const headers = { authorization: `Bearer ${this.#target.adminKey}` };
-    const signal = AbortSignal.timeout(20_000);
-    const reply = await fetch(`${url}/api/v1${path}`, { headers, signal });
-    if (reply.status !== 200) throw new Error(`${path}: ${reply.status} ${await reply.text()}`);
-    return (await reply.json()) as Fields;
+    let [status, text] = [0, ""];
+    const isAnswered = async () => {
+      const reply = await fetch(`${url}/api/v1${path}`, { headers });
+      [status, text] = [reply.status, await reply.text()];
+      return status !== 503 && status !== 408;
+    };
+    await eventually(isAnswered, () => `${path} is answered: ${text}`);
+    if (status !== 200) throw new Error(`${path}: ${status} ${text}`);
+    return JSON.parse(text) as Fields;
   }
 
   async #client(number: number): Promise<void> {

@@ -7,12 +7,16 @@ import { PARENT_PIPE_VARIABLE } from "./exit-with-parent.ts";
 const MODULE = new URL("./exit-with-parent.ts", import.meta.url).href;
 
 /** Starts a process that reports when it watches, closes its input, and returns how it ended. */
-async function closeInput(before: string, env: NodeJS.ProcessEnv): Promise<string> {
+async function closeInput(
+  before: string,
+  env: NodeJS.ProcessEnv,
+  livesMs = 100_000,
+): Promise<string> {
   const code = `
     import { exitWithParent } from ${JSON.stringify(MODULE)};
     ${before}
     exitWithParent();
-    setTimeout(() => process.exit(9), 700);
+    setTimeout(() => process.exit(9), ${livesMs});
     console.log("watching");
   `;
   const child = spawn(process.execPath, ["--input-type=module", "-e", code], {
@@ -38,6 +42,6 @@ describe("a child process and its parent", () => {
   });
 
   it("the child survives where no supervisor watches it", async () => {
-    expect(await closeInput("", { [PARENT_PIPE_VARIABLE]: "" })).toBe("code 9");
+    expect(await closeInput("", { [PARENT_PIPE_VARIABLE]: "" }, 700)).toBe("code 9");
   });
 });

@@ -153,7 +153,7 @@ describe("upstream: faults after the first byte", () => {
   });
 
   it("silence within the answer ends it, and a slow answer is whole", async () => {
-    const { server, session } = await upstream({ idleTimeoutMs: 400 });
+    const { server, session } = await upstream({ idleTimeoutMs: 4_000 });
     server.script.push((reply) => void stream(reply, ...whole().slice(0, 2)));
     const { error, texts } = await session.ask({ prompt: MESSAGES });
     expect([error?.code, texts]).toEqual(["engine_failed", ["ok"]]);
@@ -161,7 +161,7 @@ describe("upstream: faults after the first byte", () => {
       stream(reply);
       for (const piece of whole()) {
         stream(Object.assign(reply, { writeHead: () => reply }), piece);
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
       }
       reply.end();
     });

@@ -1,6 +1,7 @@
 // holds: api-responses-masters
 
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -130,7 +131,7 @@ describe("responses of three masters: stored ones", () => {
 
 describe("responses of three masters: those in the background", () => {
   it("are followed live through other masters, and resumed there without a gap", async () => {
-    const id = await begin(FIRST, 150);
+    const id = await begin(FIRST, 1_500);
     const live = await eventsOn(SECOND, id, -1, (event) => event.sequence_number >= 12);
     const during = await on(THIRD).responses.retrieve(id);
     expect(during.status).toBe("in_progress");
@@ -145,7 +146,7 @@ describe("responses of three masters: those in the background", () => {
 
   it("are cancelled through another master, whose readers see the same end", async () => {
     const id = await begin(FIRST, 10_000);
-    const reading = eventsOn(FIRST, id, -1);
+    const reading = held(eventsOn(FIRST, id, -1));
     await eventsOn(SECOND, id, -1, ({ type }) => type === "response.output_text.delta");
     expect((await on(THIRD).responses.cancel(id)).status).toBe("cancelled");
     const events = await reading;
@@ -157,7 +158,7 @@ describe("responses of three masters: those in the background", () => {
     const id = await begin(FIRST, 10_000);
     const killed: Promise<void>[] = [];
     const events = await eventsOn(SECOND, id, -1, ({ sequence_number: number, type }) => {
-      if (number === 20) killed.push(group.end(FIRST, "SIGKILL"));
+      if (number === 20) killed.push(held(group.end(FIRST, "SIGKILL")));
       return type === "response.failed";
     });
     await Promise.all(killed);

@@ -1,6 +1,7 @@
 // holds: data-shards
 
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { largestDifference } from "@heddle/base/testing/largest-difference";
 import type { Model } from "@heddle/contracts/api/models";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -13,7 +14,7 @@ const ALONE = { deterministic: true } as object;
 /** Of vectors of length 1: how many inputs are in a call rounds some 1e-4; other inputs differ by 0.1. */
 const NEAR = 2e-3;
 
-describe("calls over two workers, one of which is killed", () => {
+describe("calls over two workers, one of which is killed", { timeout: 900_000 }, () => {
   let cluster: ProcessCluster;
   beforeAll(async () => {
     cluster = await ProcessCluster.start({ workers: 1 });
@@ -67,7 +68,7 @@ describe("calls over two workers, one of which is killed", () => {
   const disturbed = async <Answer>(call: () => Promise<Answer>): Promise<Answer> => {
     // Workers report from time to time: of the call before none is left.
     await eventually(async () => (await running()).every((count) => count === 0));
-    const answer = call();
+    const answer = held(call());
     await eventually(async () => (await running()).every((count) => count > 0));
     await cluster.stop(cluster.workers.pop()!, "SIGKILL");
     return await answer;

@@ -2,6 +2,7 @@
 
 import { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
@@ -361,7 +362,7 @@ describe("chat: reasoning", () => {
 
 describe("chat: a call that takes too long", () => {
   it("is 504 at once, and an error event in a stream", async () => {
-    const hasty = await startTestMaster({ deadlineMs: 150 });
+    const hasty = await startTestMaster({ deadlineMs: 3_000 });
     hasty.dispatch.script.tokenDelayMs = 20;
     const body = { ...hello, max_tokens: 5000 };
     const reply = await postChat(hasty, body);
@@ -377,10 +378,10 @@ describe("chat: a call that takes too long", () => {
 
 describe("chat: a master that closes", () => {
   it("lets a call end, notifies a longer stream, and refuses new calls", async () => {
-    const closing = await startTestMaster({ drainMs: 300 });
+    const closing = await startTestMaster({ drainMs: 8_000 });
     closing.dispatch.script.tokenDelayMs = 20;
-    const short = postChat(closing, { ...hello, max_tokens: 3 });
-    const long = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
+    const short = held(postChat(closing, { ...hello, max_tokens: 3 }));
+    const long = held(postChat(closing, { ...hello, max_tokens: 5000, stream: true }));
     await eventually(() => closing.dispatch.running === 2);
     const closed = closing.master.close();
     expect((await postChat(closing, hello)).status).toBe(503);
@@ -397,7 +398,7 @@ describe("chat: a master that closes", () => {
       tokenDelayMs: 20,
       failAfter: { tokens: 20, error: new AppError("worker_lost", "14 UNAVAILABLE") },
     };
-    const stream = postChat(closing, { ...hello, max_tokens: 5000, stream: true });
+    const stream = held(postChat(closing, { ...hello, max_tokens: 5000, stream: true }));
     await eventually(() => closing.dispatch.running === 1);
     const closed = closing.master.close();
     const events = eventsOf(await (await stream).text());

@@ -39,7 +39,7 @@ import {
 } from "./stage-weights.ts";
 
 const MIDDLE = { from: 4, to: 9 };
-const quick = { retryBaseMs: 1, retryMaxMs: 5, connectTimeoutMs: 500, idleTimeoutMs: 500 };
+const quick = { retryBaseMs: 1, retryMaxMs: 5, connectTimeoutMs: 5_000, idleTimeoutMs: 5_000 };
 
 let folder: string;
 let content: Buffer;
