@@ -1,3 +1,4 @@
+import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { type DynamicModule, Module } from "@nestjs/common";
 import { workerConfigModule } from "./config/config.module.ts";
 import type { WorkerOptions } from "./config/worker-options.ts";
@@ -22,13 +23,14 @@ export function workerModule(
   options: WorkerOptions,
   engines: EnginePorts,
   places: OuterPlaces,
+  plugins: PluginSet,
 ): DynamicModule {
   return {
     module: WorkerModule,
     imports: [
       node,
       workerConfigModule(options),
-      outerPlacesModule(places),
+      outerPlacesModule(places, plugins),
       ExecutorsModule,
       TaskTableModule,
       TaskSessionsModule,

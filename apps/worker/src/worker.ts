@@ -20,5 +20,5 @@ export async function startWorker(
   const places = await OuterPlaces.find(options, plugins, log);
   const machine = { ...options, place: places.offer };
   const node = nodeModule({ role: "worker", flags: options, version, log, machine });
-  return startNode(workerModule(node, options, ports, places), WorkerState);
+  return startNode(workerModule(node, options, ports, places, plugins), WorkerState);
 }

@@ -6,10 +6,10 @@ import { scriptedPorts } from "./scripted-ports.ts";
 
 /**
  * A whole worker process for tests, with the scripted engine in place of a model. Its one argument
- * is JSON: dataDirectory, masters, clusterToken, name. Of its plugins only an executor is started.
+ * is JSON: dataDirectory, masters, clusterToken, name.
  */
 const settings = JSON.parse(process.argv[2] ?? "{}");
-const { plugins = [], executor } = settings;
+const { plugins = [] } = settings;
 const log = createLogger({ service: "worker", level: "info" });
 
 await runNode(
@@ -28,7 +28,7 @@ await runNode(
       },
       scriptedPorts,
       log,
-      executor && (await PluginSet.start(plugins, process.cwd(), log, "worker")),
+      await PluginSet.start(plugins, process.cwd(), log, "worker"),
     ),
   log,
 );

@@ -61,6 +61,8 @@ export const AWAITS_NODES = 10;
 export const CLASSIFIES_CALLS = 10;
 /** Certificates of nodes are revoked. */
 export const REVOKES_NODES = 10;
+/** Jobs run blocks of plugins. */
+export const RUNS_BLOCKS = 10;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = KEEPS_SECRETS;
 

@@ -74,7 +74,9 @@ export interface PluginApi<Config = unknown> {
   readonly commands: { add(verb: CommandVerb): void };
   readonly blocks: {
     /** A kind of step of pipelines. */
-    add<Config extends z.ZodObject>(block: PluginBlock<Config>): void;
+    add<Config extends z.ZodObject, Resume extends z.ZodType>(
+      block: PluginBlock<Config, Resume>,
+    ): void;
   };
   readonly console: { add(panel: ConsolePanel): void };
   readonly engines: { add(engine: PluginEngine): void };

@@ -1,12 +1,10 @@
-import { createHash } from "node:crypto";
-import { mkdir, open, readdir, rename, rm, rmdir } from "node:fs/promises";
+import { readdir, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { openFileBeneath } from "@heddle/base/beneath";
 import { AppError } from "@heddle/base/errors";
 import type { RankState } from "@heddle/training/training-loop";
 import { parseCheckpointName } from "./checkpoint-names.ts";
-
-const DIGEST_BYTES = 32;
+import { digestedBody, writeDigested } from "./digested-file.ts";
 
 /** A rank's saved state, and its round. */
 export interface FoundState {
@@ -33,26 +31,13 @@ export async function saveRankState(
   ]);
   const path = stateFile(directory, checkpoint, rank);
   try {
-    await writeWhole(path, body);
+    await writeDigested(path, body);
   } catch (cause) {
     await forgetRankState(directory, checkpoint, rank);
     const why = cause instanceof Error ? cause.message : String(cause);
     const message = `rank ${rank} cannot keep its own state in ${path}: ${why}; is the disk full?`;
     throw new AppError("unavailable", message, { cause });
   }
-}
-
-async function writeWhole(path: string, body: Buffer): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const file = await open(`${path}.new`, "w", 0o600);
-  try {
-    await file.writeFile(body);
-    await file.writeFile(createHash("sha256").update(body).digest());
-    await file.datasync();
-  } finally {
-    await file.close();
-  }
-  await rename(`${path}.new`, path);
 }
 
 /** Removes a rank's state for a checkpoint, and its folder where it is empty. */
@@ -117,11 +102,8 @@ function stateFile(directory: string, checkpoint: string, rank: number): string 
 async function readState(directory: string, path: string): Promise<RankState | undefined> {
   const file = await openFileBeneath(directory, path).catch(() => undefined);
   const bytes = await file?.readFile().finally(() => file.close());
-  if (!bytes || bytes.length <= DIGEST_BYTES) return undefined;
-  const body = bytes.subarray(0, -DIGEST_BYTES);
-  if (!createHash("sha256").update(body).digest().equals(bytes.subarray(-DIGEST_BYTES))) {
-    return undefined;
-  }
+  const body = bytes && digestedBody(bytes);
+  if (!body) return undefined;
   const end = body.indexOf("\n");
   const head = JSON.parse(body.toString("utf8", 0, end)) as { name: string; length: number }[];
   let at = end + 1;

@@ -51,7 +51,7 @@ test("full disk: one line reports it, and a retry only exports the language mode
   mkdirSync(join(place, "full"), { recursive: true });
   const { trainer, resumeFrom } = await failedExport(job);
   expect(trainer.output.trimEnd().split("\n").at(-1)).toMatch(
-    /^the trainer failed \(unavailable\): cannot write the artifact \/.*\/model\.gguf: E.*; is the disk full\?$/,
+    /^the task failed \(unavailable\): cannot write the artifact \/.*\/model\.gguf: E.*; is the disk full\?$/,
   );
   const second = job.start({ attempt: 2, resumeFrom });
   await second.succeeded();

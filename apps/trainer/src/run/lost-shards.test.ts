@@ -57,6 +57,6 @@ test.concurrent("lost server: all tasks of a node end with the same code, not as
   await server.kill();
   expect(await Promise.all(tasks.map((task) => task.ended()))).toEqual([75, 75]);
   expect(tasks[1]?.output).toMatch(
-    /the trainer failed \(shard_unavailable\): shard 0 at .* has been unreachable/,
+    /the task failed \(shard_unavailable\): shard 0 at .* has been unreachable/,
   );
 });

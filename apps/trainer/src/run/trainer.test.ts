@@ -219,7 +219,7 @@ test("plugin environment: what it throws fails the task without a retry", async 
     .start();
   expect(await trainer.ended()).toBe(65);
   expect(trainer.output.trim().split("\n").at(-1)).toBe(
-    "the trainer failed (invalid_value): the plugin's environment RoughSea-v0 failed: " +
+    "the task failed (invalid_value): the plugin's environment RoughSea-v0 failed: " +
       "RangeError: the wave 7 is not on the map",
   );
   expect(trainer.output).toContain("rough.mjs:");
@@ -235,7 +235,7 @@ test("plugin: a system error is in the last line, and may be retried", async () 
     .start();
   expect(await trainer.ended()).toBe(70);
   expect(trainer.output.trim().split("\n").at(-1)).toBe(
-    "the trainer failed (unavailable): the plugin's environment RoughSea-v0 failed: " +
+    "the task failed (unavailable): the plugin's environment RoughSea-v0 failed: " +
       "Error: ENOENT: no such file or directory, open '/no/such/chart'",
   );
   expect(trainer.output).toContain("rough.mjs:");

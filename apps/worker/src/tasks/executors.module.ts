@@ -1,3 +1,4 @@
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { Module } from "@nestjs/common";
 import { checkpointRootOf, WORKER_OPTIONS, type WorkerOptions } from "../config/worker-options.ts";
 import { Isolation } from "./isolation/isolation.ts";
@@ -12,7 +13,7 @@ import { pluginFolders } from "./worker-plugins.ts";
     { provide: Isolation, inject: [WORKER_OPTIONS, TASK_NODE], useFactory: findIsolation },
     {
       provide: WorkerExecutors,
-      inject: [TASK_NODE, Isolation, WORKER_OPTIONS, OuterPlaces],
+      inject: [TASK_NODE, Isolation, WORKER_OPTIONS, OuterPlaces, PluginSet],
       useFactory: WorkerExecutors.find,
     },
   ],

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import type { WorkerOptions } from "../config/worker-options.ts";
 import { BatchExecutor } from "./batch/batch-executor.ts";
 import { ContainerExecutor } from "./containers/container-executor.ts";
@@ -6,6 +7,7 @@ import type { Executor } from "./executors/executor.ts";
 import type { Isolation, IsolationLevel } from "./isolation/isolation.ts";
 import type { OuterPlaces } from "./outer-places.ts";
 import { PodExecutor } from "./pods/pod-executor.ts";
+import { BlockExecutor } from "./processes/block-executor.ts";
 import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
@@ -33,6 +35,7 @@ export class WorkerExecutors {
     isolation: Isolation,
     options: WorkerOptions,
     { pods, batch, isClosed }: OuterPlaces,
+    pluginSet: PluginSet,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
     const { isIsolationOptional } = options;
@@ -61,6 +64,8 @@ export class WorkerExecutors {
       isAllowed ? TrainingExecutor.find(processes, node, { plugins, socketRoots }) : undefined,
     ]);
     if (training) found.push(training);
+    const blocks = isAllowed ? BlockExecutor.find(processes, pluginSet) : undefined;
+    if (blocks) found.push(blocks);
     if (container) {
       log.info({ cli: container.cli }, "containers can be run");
       found.push(container);
@@ -81,7 +86,7 @@ export class WorkerExecutors {
     return [...this.#byName.keys()];
   }
 
-  /** Its training algorithms, likewise. */
+  /** Its training algorithms, and blocks of plugins, likewise. */
   get algorithms(): string[] {
     return this.all.flatMap(({ algorithms }) => algorithms ?? []);
   }

@@ -136,6 +136,12 @@ export const identifier = z
     /^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$/,
     "expected 1 to 63 of a-z, 0-9, `.`, `_`, `-`, with a letter or digit at both ends",
   );
+const blockOfPlugin = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][\w.-]{0,127}\/[a-z][a-z0-9-]{0,62}@[1-9]\d{0,5}$/,
+    "expected a plugin's block, as PLUGIN/BLOCK@VERSION",
+  );
 /** Amounts have three decimals: less is none. */
 const amount = z.number().min(0.001).max(1_000_000_000);
 
@@ -251,10 +257,11 @@ export const submitJobRequest = z.strictObject({
   labels: boundedRecord(text(63), line(256), MAX_LABELS)
     .default({})
     .describe("At most 64, for lists."),
-  algorithm: identifier
+  algorithm: z
+    .union([identifier, blockOfPlugin])
     .optional()
     .describe(
-      "A training algorithm with its hyperparameters in `config`; otherwise `command` is run.",
+      "A training algorithm, or a plugin's block as PLUGIN/BLOCK@VERSION, with its `config`; otherwise `command` is run.",
     ),
   config: boundedRecord(text(128), boundedJson, MAX_CONFIG_FIELDS)
     .default({})

@@ -13,4 +13,4 @@ export const EXIT_CORRUPT = 66;
 export const EXIT_UNWRITABLE = 74;
 
 /** Prefix of the line on standard error with a failure's reason. */
-export const FAILURE_PREFIX = "the trainer failed (";
+export const FAILURE_PREFIX = "the task failed (";

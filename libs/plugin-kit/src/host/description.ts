@@ -44,7 +44,7 @@ export const pluginDescription = z.object({
   algorithms: names,
   environments: names,
   commands: z.array(z.object({ name, summary: text })).max(16),
-  blocks: z.array(blockShape.extend({ config: jsonSchema })).max(16),
+  blocks: z.array(blockShape.extend({ config: jsonSchema, runs: z.boolean() })).max(16),
   engines: names,
   executors: names,
   panels: z.array(z.object({ name, title: text, permission: text })).max(16),
@@ -96,7 +96,8 @@ function descriptionOf(loaded: LoadedPlugin): PluginDescription {
 }
 
 function describeBlock(block: PluginBlock): BlockDescription {
-  return { ...blockShape.parse(block), config: jsonSchemaOf(block.config, "input") };
+  const config = jsonSchemaOf(block.config, "input");
+  return { ...blockShape.parse(block), config, runs: block.run !== undefined };
 }
 
 function describeRoute(plugin: string, key: string, route: PluginRoute): RouteDescription {

@@ -1,6 +1,6 @@
 // holds: plugins-contained
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AppError } from "@heddle/base/errors";
@@ -335,6 +335,10 @@ const REFUSALS = [
     () =>
       write('executors.add({ name: "e", offer() {}, submit() {}, cancel() {} });', '["executors"]'),
   ],
+  ["the block b has either a function `job` or", () => blockOf("job() {}, run() {}")],
+  ["the block b has either a function `job` or", () => blockOf("")],
+  ["the block b: `resume` is a schema of zod 4", () => blockOf("run() {}, resume: {}")],
+  ["the block b: resources: ", () => blockOf("run() {}, resources: { cpus: 1 }")],
   ["there is no capability magic", () => write("", '["magic"]')],
 ] as const;
 
@@ -344,13 +348,21 @@ function write(setup: string, capabilities = '["routes"]'): string {
     setup.startsWith("import") || setup.startsWith("process") ? [setup, ""] : ["", setup];
   writeFileSync(
     file,
-    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes, console, executors }) { ${body} } };`,
+    `${head}\nexport default { name: "other", version: "1", apiVersion: 1, capabilities: ${capabilities}, setup({ routes, console, executors, blocks }) { ${body} } };`,
   );
   return file;
 }
 
 function routeOf(field: string): string {
   return `routes.add({ method: "GET", path: "/x", summary: "S.", handle: () => 1, ${field} });`;
+}
+
+function blockOf(fields: string): string {
+  const add = `blocks.add({ name: "b", version: 1, summary: "B.", config: z.object({}), ${fields} });`;
+  const file = write(add, '["blocks"]');
+  const text = readFileSync(file, "utf8");
+  writeFileSync(file, `import { z } from "heddle/plugin-kit";${text}`);
+  return file;
 }
 
 test.concurrent.for(REFUSALS)("refused with the reason: %s", async ([reason, file, settings]) => {

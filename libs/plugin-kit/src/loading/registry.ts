@@ -103,13 +103,8 @@ export class Registry {
   }
 
   addBlock(block: PluginBlock): void {
-    this.#add("blocks", "block", this.blocks, block, ["job"]);
-    const [fault] = blockShape.safeParse(block).error?.issues ?? [];
-    if (fault) {
-      throw new Error(`the block ${block.name}: ${fault.path.join(".")}: ${fault.message}`);
-    }
-    if (!isObjectSchema(block.config))
-      throw new Error(`the block ${block.name}: its config is a z.object(...) of zod 4`);
+    this.#add("blocks", "block", this.blocks, block, []);
+    checkBlock(block);
   }
 
   addEngine(engine: PluginEngine): void {
@@ -169,6 +164,21 @@ function checkName(kind: string, name: unknown): asserts name is string {
 
 function taken(kind: string, name: string): Error {
   return new Error(`there is an ${kind} ${name} already`);
+}
+
+function checkBlock(block: PluginBlock): void {
+  const where = `the block ${block.name}`;
+  const { job, run, resume } = block;
+  const functions = [job, run].filter((each) => each !== undefined);
+  if (functions.length !== 1 || typeof functions[0] !== "function")
+    throw new Error(`${where} has either a function \`job\` or a function \`run\``);
+  const [fault] = blockShape.safeParse(block).error?.issues ?? [];
+  if (fault) throw new Error(`${where}: ${fault.path.join(".")}: ${fault.message}`);
+  if (!isObjectSchema(block.config))
+    throw new Error(`${where}: its config is a z.object(...) of zod 4`);
+  if (resume === undefined) return;
+  if (!run || !isSchema(resume))
+    throw new Error(`${where}: \`resume\` is a schema of zod 4, for what its \`run\` yields`);
 }
 
 function checkAlgorithm(name: string, { config, plan }: PluginAlgorithm): void {

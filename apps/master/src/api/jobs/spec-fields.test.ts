@@ -3,7 +3,7 @@
 
 import { eventually } from "@heddle/base/testing/eventually";
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
-import { NEWEST_VERSION, TAKES_INPUTS } from "@heddle/control/cluster-version";
+import { NEWEST_VERSION, RUNS_BLOCKS, TAKES_INPUTS } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   api,
@@ -424,4 +424,24 @@ it("job spec: older workers and masters get no job with inputs", async () => {
   cluster.set("version", version);
   expect(refused.status).toBe(503);
   expect(JSON.stringify(refused.body)).toContain("when all of them run this build");
+});
+
+it("job spec: older masters get no job with a block, and a block is one task", async () => {
+  const block = { ...specWith({}), command: undefined, algorithm: "text/count@1" };
+  const several = await api.call("POST", "/jobs", { ...block, tasks: 2 });
+  expect(several.status).toBe(422);
+  expect(JSON.stringify(several.body)).toContain("a plugin's block is one task, got 2");
+  const { cluster } = api.master.control.state;
+  const version = cluster.get("version") ?? NEWEST_VERSION;
+  cluster.set("version", RUNS_BLOCKS - 1);
+  const refused = await api.call("POST", "/jobs", block);
+  cluster.set("version", version);
+  expect(refused.status).toBe(503);
+  expect(JSON.stringify(refused.body)).toContain("when all of them run this build");
+  const { verdict, never_fits: why } = await dryRunOf({
+    command: undefined,
+    algorithm: "text/count@1",
+  });
+  expect(verdict).toBe("unsatisfiable");
+  expect(JSON.stringify(why)).toContain("block");
 });

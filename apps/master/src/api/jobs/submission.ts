@@ -7,11 +7,11 @@ import {
   type SubmitJob,
 } from "@heddle/contracts/api/job-spec";
 import { validate } from "@heddle/contracts/validation";
-import { TAKES_INPUTS, versionOf } from "@heddle/control/cluster-version";
+import { RUNS_BLOCKS, TAKES_INPUTS, versionOf } from "@heddle/control/cluster-version";
 import { checkSubmission } from "@heddle/control/jobs/commands/submission";
 import { registrationOf } from "@heddle/control/jobs/records/model-registration";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
-import { fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
+import { executorOf, fewestTasks, taskRequest } from "@heddle/control/jobs/records/task-request";
 import { queuedFrom } from "@heddle/control/jobs/scheduling/scheduling-input";
 import { modelIn } from "@heddle/control/model-names";
 import type { ControlState } from "@heddle/control/state";
@@ -52,7 +52,8 @@ export function checkedSpec(
   madeId = newJobId(Date.now()),
 ) {
   const { project } = submitter.caller;
-  const spec = afterInputs(readSpec({ project, ...withName(body, madeId) }, submitter), submitter);
+  const read = readSpec({ project, ...withName(body, madeId) }, submitter);
+  const spec = asOneTask(afterInputs(read, submitter), submitter);
   requireInProject(submitter.caller, "jobs:create", spec.project, "project");
   checkSecrets(spec, submitter);
   checkDependencies(spec, submitter);
@@ -85,6 +86,22 @@ function afterInputs(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): 
   return jobs.length === 0
     ? spec
     : { ...spec, dependencies: [...new Set([...spec.dependencies, ...jobs])] };
+}
+
+/**
+ * A plugin's block is one task. Throws `unavailable` while a master that may come to lead would take
+ * it for a training algorithm.
+ */
+function asOneTask(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): SubmitJob {
+  if (executorOf(spec) !== "block") return spec;
+  if (versionOf({ cluster }) < RUNS_BLOCKS) {
+    const message =
+      "The masters run no blocks of plugins yet: that begins when all of them run this build.";
+    throw new AppError("unavailable", message, { param: "algorithm" });
+  }
+  if (spec.tasks === undefined || spec.tasks === 1) return { ...spec, tasks: 1 };
+  const message = `Invalid value for 'tasks': a plugin's block is one task, got ${spec.tasks}; steps of pipelines have \`shards\`.`;
+  throw new AppError("unprocessable", message, { param: "tasks" });
 }
 
 /**

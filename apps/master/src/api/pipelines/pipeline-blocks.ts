@@ -73,7 +73,8 @@ async function prepared(
   const { plugin, block } = given;
   const call = { point: "block", name: block.name, config, inputs: Object.keys(inputs) } as const;
   try {
-    const job = (await plugin.call(call, { timeoutMs: JOB_MS })) as ReturnType<Block["job"]>;
+    const made = (await plugin.call(call, { timeoutMs: JOB_MS })) as ReturnType<Block["job"]>;
+    const job = block.runs ? { ...made, algorithm: idOf(given) } : made;
     return {
       ...block,
       name: nameOf(given),

@@ -245,11 +245,12 @@ function jobsOf(
       environment_variables,
       ...(step.secret_variables ? [step.secret_variables] : []),
     ]);
-    const { resources, retry_limit, max_runtime_hours, tasks, when, secret_variables } = step;
+    const { retry_limit, max_runtime_hours, tasks, when, secret_variables } = step;
+    const resources = step.resources ?? block.resources;
     const spec = {
       ...runs,
       environment_variables,
-      resources,
+      ...(resources === undefined ? {} : { resources }),
       retry_limit,
       ...(max_runtime_hours === undefined ? {} : { max_runtime_hours }),
       ...(tasks === undefined ? {} : { tasks }),

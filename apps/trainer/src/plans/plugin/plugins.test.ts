@@ -313,7 +313,7 @@ test("trainer: without plugins an early end may be retried", () => {
   const args = ["--import", `data:text/javascript,${fault}`, main];
   const { status, stderr } = spawnSync(process.execPath, args, { input: "{}", encoding: "utf8" });
   expect(stderr.trim().split("\n").at(-1)).toBe(
-    "the trainer failed (server_error): the process ended with exit code 0 before its task was done",
+    "the task failed (server_error): the process ended with exit code 0 before its task was done",
   );
   expect(status).toBe(EXIT_FAILED);
 });

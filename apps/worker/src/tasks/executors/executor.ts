@@ -8,7 +8,7 @@ import type { ProcessScan } from "./process-scan.ts";
  */
 export interface Executor {
   readonly name: string;
-  /** Its training algorithms; absent on an executor that runs programs. */
+  /** Its training algorithms or blocks; absent on an executor that runs programs. */
   readonly algorithms?: readonly string[] | undefined;
   /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
   readonly schemas?: Readonly<Record<string, string>> | undefined;

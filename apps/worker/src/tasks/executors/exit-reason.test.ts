@@ -3,7 +3,7 @@ import { exitReason } from "./exit-reason.ts";
 
 // holds: train-corrupt
 test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's message", () => {
-  const words = "the trainer failed (invalid_value): no checkpoint can be used";
+  const words = "the task failed (invalid_value): no checkpoint can be used";
   const end = { exitCode: 66, isCheckpointCorrupt: true };
   const expected = { reason: "CheckpointCorrupt", message: words };
   expect(exitReason(end, ["before", words], undefined)).toEqual(expected);
@@ -11,7 +11,7 @@ test("exit: damaged checkpoints are CheckpointCorrupt, with the trainer's messag
 
 test("exit: an unwritable file, or another failure, has the trainer's message", () => {
   const words =
-    "the trainer failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
+    "the task failed (unavailable): cannot write the artifact a: ENOSPC; is the disk full?";
   const expected = { reason: "ExitCode", message: words };
   expect(exitReason({ exitCode: 74, hasReason: true }, ["x", words], undefined)).toEqual(expected);
   // The two streams are read separately, so the other's last line may be the last of all.
@@ -22,7 +22,7 @@ test("exit: an unwritable file, or another failure, has the trainer's message", 
 });
 
 test.each([
-  "the trainer failed (server_error): Array buffer allocation failed",
+  "the task failed (server_error): Array buffer allocation failed",
   "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",
 ])("exit: last lines of %j are an OutOfMemory, with advice", (words) => {
   const outOfMemory = {

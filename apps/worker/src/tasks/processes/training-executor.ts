@@ -2,13 +2,6 @@ import { execFile } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
-import {
-  EXIT_CORRUPT,
-  EXIT_FAILED,
-  EXIT_SERVER_LOST,
-  EXIT_UNUSABLE,
-  EXIT_UNWRITABLE,
-} from "@heddle/contracts/trainer/exit-codes";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
@@ -26,7 +19,7 @@ import type { TaskNode } from "../task-node.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 import { SocketFolders } from "./socket-folders.ts";
-import { trainerProgram } from "./trainer-program.ts";
+import { asTrainer, trainerProgram } from "./trainer-program.ts";
 
 interface TrainingSettings {
   /** For trainers to load. */
@@ -157,7 +150,7 @@ export class TrainingExecutor implements Executor {
       void removeStaleSockets();
     };
     void handle.exited.then(onEnd, onEnd);
-    const trainer = asTrainer(handle, launch);
+    const trainer = asTrainer(handle, launch.plan.spec.failureTolerance > 0);
     return { ...trainer, record: { ...(handle.record as object), sockets } };
   }
 
@@ -212,32 +205,6 @@ export class TrainingExecutor implements Executor {
     const indexes = new Set(real.map(({ index }) => index));
     return devices.length > 0 && devices.every((index) => indexes.has(index));
   }
-}
-
-/**
- * The process, with the cause of its end: a lost server, the config, or itself. One that a signal
- * ended is lost like its node, where the others of its job may continue.
- */
-function asTrainer(handle: TaskHandle, { plan }: TaskLaunch): TaskHandle {
-  const isElastic = plan.spec.failureTolerance > 0;
-  return {
-    record: handle.record,
-    signal: (name, onlyCaught) => handle.signal(name, onlyCaught),
-    hold: (isHeld) => handle.hold(isHeld),
-    kill: () => handle.kill(),
-    killNow: (scan) => handle.killNow(scan),
-    usage: () => handle.usage(),
-    exited: handle.exited.then((end) => {
-      // Without a status a signal has ended it, or its node went down and returned.
-      const isKilled = end.exitCode === undefined;
-      if (end.exitCode === EXIT_SERVER_LOST || (isElastic && isKilled))
-        return { ...end, lostNode: true };
-      if (end.exitCode === EXIT_CORRUPT) return { ...end, isCheckpointCorrupt: true };
-      if (end.exitCode === EXIT_UNWRITABLE || end.exitCode === EXIT_FAILED)
-        return { ...end, hasReason: true };
-      return end.exitCode === EXIT_UNUSABLE ? { ...end, isUnusable: true } : end;
-    }),
-  };
 }
 
 /** Its tasks on this node meet. */

@@ -52,7 +52,7 @@ const step = z.strictObject({
     ])
     .optional()
     .describe("Runs it once for each shard: a number of them, or their names."),
-  resources,
+  resources: resources.unwrap().optional().describe("By default those of the block."),
   environment_variables,
   secret_variables,
   retry_limit,

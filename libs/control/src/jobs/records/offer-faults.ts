@@ -2,17 +2,17 @@ import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { environmentOf } from "@heddle/contracts/training";
 import type { JobsState, NodeOffer } from "./records.ts";
 import type { SpecFault } from "./spec-faults.ts";
-import { executorOf } from "./task-request.ts";
+import { executorOf, runsAlgorithm } from "./task-request.ts";
 
 /**
  * What the job names and no worker has, including lost and drained workers, which may return. None
- * where no worker trains, or a worker that trains has not reported its offer.
+ * where no worker has its executor, or one that has it has not reported its offer.
  */
 export function offerFaults(spec: SubmitJob, nodes: JobsState["nodes"]): SpecFault[] {
   const { algorithm } = spec;
-  if (algorithm === undefined || executorOf(spec) !== "training") return [];
+  if (algorithm === undefined || !runsAlgorithm(spec)) return [];
   const offers = [...nodes.values()].map(({ offer }) => offer);
-  const trainers = offers.filter(({ executors }) => executors.includes("training"));
+  const trainers = offers.filter(({ executors }) => executors.includes(executorOf(spec)));
   const algorithms = offeredBy(trainers, (offer) => offer.algorithms);
   if (algorithms && !algorithms.has(algorithm)) {
     const detail = notOffered("algorithm", algorithm, algorithms);

@@ -27,16 +27,23 @@ export const NODE_LABEL = "heddle/node";
 const EXECUTOR_LABEL = "heddle/executor-";
 /** Prefix of the labels that name its profiles of Pods. */
 const PROFILE_LABEL = "heddle/profile-";
-/** Prefix of the labels that name its training algorithms. */
+/** Prefix of the labels that name its training algorithms, and blocks of plugins. */
 const ALGORITHM_LABEL = "heddle/algorithm-";
 
 /**
  * The executor of the job on its worker. A program with an `algorithm` runs in the program's own
- * executor and receives the algorithm and its `config`.
+ * executor and receives the algorithm and its `config`; without one a plugin's block may be named.
  */
-export function executorOf(spec: SubmitJob): "process" | "container" | "training" {
+export function executorOf(spec: SubmitJob): "process" | "container" | "training" | "block" {
   if (spec.container_image !== undefined) return "container";
-  return spec.command === undefined ? "training" : "process";
+  if (spec.command !== undefined) return "process";
+  return spec.algorithm?.includes("/") ? "block" : "training";
+}
+
+/** Whether the job's `algorithm` is what runs, which its worker must offer. */
+export function runsAlgorithm(spec: SubmitJob): boolean {
+  const executor = executorOf(spec);
+  return executor === "training" || executor === "block";
 }
 
 /**
@@ -125,7 +132,7 @@ function offersNeeded(spec: SubmitJob): NeededOffer[] {
   const executor = executorOf(spec);
   const needed: NeededOffer[] = [{ kind: "executor", name: executor, labelPrefix: EXECUTOR_LABEL }];
   const { algorithm } = spec;
-  if (executor === "training" && algorithm !== undefined) {
+  if (runsAlgorithm(spec) && algorithm !== undefined) {
     needed.push({ kind: "algorithm", name: algorithm, labelPrefix: ALGORITHM_LABEL });
   }
   const profile = spec.container_options?.profile;
@@ -166,7 +173,7 @@ export function algorithmFault(
   jobId: string,
 ): string | undefined {
   const spec = specs.get(jobId);
-  if (!spec?.algorithm || executorOf(spec) !== "training") return undefined;
+  if (!spec?.algorithm || !runsAlgorithm(spec)) return undefined;
   const offered = new Set([...nodes.values()].flatMap(({ offer }) => offer.algorithms ?? []));
   if (offered.has(spec.algorithm)) return undefined;
   const list = offered.size > 0 ? [...offered].sort().join(", ") : "none";
