@@ -57,7 +57,7 @@ export const NAMES_OWNERS = 10;
 export const SCOPES_MODELS = 10;
 /** A setting lets jobs that no node can run wait for nodes. */
 export const AWAITS_NODES = 10;
-/** Events have the compliance levels of calls. */
+/** Events have the compliance levels and tags of calls. */
 export const CLASSIFIES_CALLS = 10;
 /** Certificates of nodes are revoked. */
 export const REVOKES_NODES = 10;

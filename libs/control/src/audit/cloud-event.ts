@@ -32,6 +32,7 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
   const data = bounded(event.data);
   const session = client?.session ?? audit?.session;
   const { caller, actor } = seals;
+  const tags = client?.tags.length ? client.tags : (audit?.classified?.tags ?? []);
   // Who calls, and what a client says of whom its event is about.
   const ofCaller = {
     userid: audit?.user,
@@ -59,10 +60,10 @@ export function cloudEvent(event: DerivedEvent, place: EventPlace): string {
     clientaddress: caller ? undefined : ofCaller.clientaddress,
     actorid: actor ? undefined : ofActor.actorid,
     correlationid: client?.correlation,
-    compliancelevel: client?.compliance ?? audit?.compliance,
+    compliancelevel: client?.compliance ?? audit?.classified?.compliance,
     stream: client?.stream,
     revision: event.revision === undefined ? undefined : String(event.revision),
-    tags: client && client.tags.length > 0 ? client.tags.join(",") : undefined,
+    tags: tags.length > 0 ? tags.join(",") : undefined,
     ...sealOf("caller", caller, ofCaller, place),
     ...sealOf("actor", actor, ofActor, place),
     data: actor ? {} : data,

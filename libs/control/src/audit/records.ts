@@ -1,3 +1,9 @@
+/** What a caller says of a call. */
+export interface Classification {
+  readonly compliance?: string | undefined;
+  readonly tags?: readonly string[] | undefined;
+}
+
 /** A call of the API, as far as it is kept with what it changed. */
 export interface AuditContext {
   /** `key:ID`, `user:ID` or `service:NAME`; absent where the call showed none. */
@@ -7,8 +13,8 @@ export interface AuditContext {
   /** The project that the call counts for; absent where none is known. */
   readonly project?: string | undefined;
   readonly session?: string | undefined;
-  /** From CLASSIFIES_CALLS on: what the caller says of the call. */
-  readonly compliance?: string | undefined;
+  /** From CLASSIFIES_CALLS on. */
+  readonly classified?: Classification | undefined;
   readonly request: string;
   /** The address that the call came from. */
   readonly address?: string | undefined;

@@ -114,7 +114,12 @@ async function call(
   key = group.adminKey,
 ): Promise<Made> {
   const id = `test-${randomUUID()}`;
-  const headers = { "x-request-id": id, "x-session-id": "session-1", "x-compliance-level": "high" };
+  const headers = {
+    "x-request-id": id,
+    "x-session-id": "session-1",
+    "x-compliance-level": "high",
+    "x-event-tags": "call, team=a,no tag",
+  };
   const reply = await group.request(name, method, path, body, key, headers);
   await reply.text();
   return { id, ...expected };
@@ -159,7 +164,7 @@ describe("event log of three masters", () => {
     for (const [at, events] of seen(log).entries()) {
       const { id, ...expected } = made[at]!;
       expect(events, id).toMatchObject([
-        { ...expected, sessionid: "session-1", compliancelevel: "high" },
+        { ...expected, sessionid: "session-1", compliancelevel: "high", tags: "call,team=a" },
       ]);
       expect(events[0]?.clientaddress).toMatch(/127\.0\.0\.1$/);
     }

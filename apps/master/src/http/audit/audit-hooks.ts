@@ -1,5 +1,6 @@
 import { toAppError } from "@heddle/base/errors";
-import type { AuditContext, AuditRecord } from "@heddle/control/audit/records";
+import { tagsOf } from "@heddle/contracts/api/events/log";
+import type { AuditContext, AuditRecord, Classification } from "@heddle/control/audit/records";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { MasterConfig } from "../../config/config.ts";
 import { type AuditCall, duringCall } from "../../control-plane/event-log/audit-call.ts";
@@ -61,14 +62,23 @@ function contextOf(
   const { knownCaller: caller, id, headers } = request;
   const address = clientAddress(request);
   const session = String(headers["x-session-id"] ?? "");
-  const compliance = String(headers["x-compliance-level"] ?? "");
+  const classified = classifiesCalls ? classificationOf(headers) : {};
   return {
     ...(caller && { ...identityOf(caller), project: caller.project }),
     ...(SESSION.test(session) && { session }),
-    ...(classifiesCalls && COMPLIANCE_LEVEL.test(compliance) && { compliance }),
+    ...(Object.keys(classified).length > 0 && { classified }),
     request: id,
     ...(address && { address }),
     route: routeOf(request),
+  };
+}
+
+function classificationOf(headers: FastifyRequest["headers"]): Classification {
+  const compliance = String(headers["x-compliance-level"] ?? "");
+  const tags = tagsOf(String(headers["x-event-tags"] ?? ""));
+  return {
+    ...(COMPLIANCE_LEVEL.test(compliance) && { compliance }),
+    ...(tags.length > 0 && { tags }),
   };
 }
 

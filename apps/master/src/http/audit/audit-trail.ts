@@ -49,7 +49,7 @@ export class AuditTrail implements OnApplicationShutdown {
     return this.#waiting.length;
   }
 
-  /** Whether all masters make events with the compliance level of a call. */
+  /** Whether all masters make events with the compliance level and tags of a call. */
   get classifiesCalls(): boolean {
     return versionOf(this.#parts.control.state) >= CLASSIFIES_CALLS;
   }

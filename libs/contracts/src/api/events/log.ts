@@ -45,7 +45,12 @@ export const logEventSchema = z
       ),
     stream: z.string().optional().describe("The stream of a client's event."),
     revision: z.string().optional().describe("Its place in its stream."),
-    tags: z.string().optional().describe("Separated by commas."),
+    tags: z
+      .string()
+      .optional()
+      .describe(
+        "Separated by commas: those of a client's event, else the `X-Event-Tags` of the call, at most 16.",
+      ),
     shredded: z
       .string()
       .optional()
@@ -89,7 +94,10 @@ export type EventLogQuery = z.output<typeof logQuery>;
 /** Of the data of a client's event, as JSON. */
 const MAX_DATA_CHARACTERS = 16_384;
 const name = (max: number) => z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${max}}$`));
-const tag = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$/, "expected a tag, as `gdpr`");
+/** Of one event. */
+const MAX_TAGS = 16;
+const TAG = /^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$/;
+const tag = z.string().regex(TAG, "expected a tag, as `gdpr`");
 
 const logRequest = z
   .strictObject({
@@ -112,7 +120,7 @@ const logRequest = z
         compliance_level: name(64).optional(),
       })
       .optional(),
-    tags: z.array(tag).max(16).default([]),
+    tags: z.array(tag).max(MAX_TAGS).default([]),
     source: name(256)
       .optional()
       .describe("A URI reference; the caller if absent. With `id` it names the event."),
@@ -345,3 +353,9 @@ export const eventLogOperations = {
     },
   },
 } as const satisfies Record<string, ApiOperation>;
+
+/** The tags of a call, as its `X-Event-Tags` has them; what is no tag is left out. */
+export function tagsOf(header: string): string[] {
+  const tags = header.split(",", MAX_TAGS).map((each) => each.trim());
+  return tags.filter((each) => TAG.test(each));
+}
