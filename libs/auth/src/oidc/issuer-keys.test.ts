@@ -86,6 +86,14 @@ it.each<[string, (broken: KeyServer) => void, RegExp]>([
   ],
   ["no JSON", (broken) => (broken.text = "<html>"), /JSON/],
   ["a huge answer", (broken) => (broken.text = `"${"x".repeat(600_000)}"`), /more than/],
+  [
+    "an answer of exactly 512 KiB, which is read,",
+    (broken) => {
+      const { issuer } = broken;
+      broken.text = JSON.stringify({ issuer, jwks_uri: `${issuer}/keys` }).padEnd(512 * 1024);
+    },
+    /no list of at most/,
+  ],
   ["a redirect", (broken) => (broken.status = 302), /fetch failed|redirect|302/],
 ])("issuer keys: %s gives none", async (_, breakIt, reason) => {
   breakIt(server);

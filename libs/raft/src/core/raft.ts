@@ -65,8 +65,6 @@ export class Raft {
   role: Role = "follower";
   /** The active configuration is as of this index and contains conf changes up to it. */
   configIndex = 0;
-  /** True if the active configuration has this node as a learner. */
-  isLearner = false;
 
   /** Messages to peers that may leave at once. */
   messages: Message[] = [];

@@ -62,9 +62,8 @@ function switchTo(raft: Raft, next: TrackedConfig): ConfState {
   trace?.({ kind: "configSwitched", ...stamp, config: tracker.config });
   const state = tracker.confState();
   const self = tracker.get(raft.id);
-  raft.isLearner = self?.isLearner ?? false;
   if (raft.role !== "leader") return state;
-  if (!self || raft.isLearner) {
+  if (!self || self.isLearner) {
     if (raft.config.stepDownOnRemoval) raft.becomeFollower(raft.term, NO_NODE);
     return state;
   }

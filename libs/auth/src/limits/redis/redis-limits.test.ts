@@ -109,6 +109,16 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
   const spent = (of = BUDGET) => masters.reduce((sum, { spend }) => sum + spend.of(of), 0);
   const keyOf = (of: Subject) => subjectKey(subjectId(of));
 
+  it("new connections to a Redis that kept its data: rates stay as they were", async () => {
+    const before = masters.map(({ store }) => store.session.id);
+    await newClient().call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    const isNew = () => isOpen() && masters.every(({ store }, i) => store.session.id !== before[i]);
+    await eventually(isNew, "the masters count in Redis again", 30_000);
+    const holds = await admitted(60, subject("interrupted", { requestsPerMinute: 60 }));
+    expect(holds.length).toBeGreaterThanOrEqual(60);
+    for (const hold of holds) hold.finish(NOTHING);
+  });
+
   it("200 calls at once over three masters on a limit of 50: exactly 50 pass", async () => {
     const sinceMs = performance.now();
     const holds = await admitted(200, subject("requests", { requestsPerMinute: 50 }));
@@ -230,10 +240,31 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     const of = newBudget("corrected");
     const [first] = await admitted(1, of);
     expect(await first?.reserve({ tokens: 5, spend: 1000 })).toBeUndefined();
+    expect(spent(of)).toBe(1000);
     first?.correct({ tokens: 5, spend: 100 });
     const [second] = await admitted(1, of);
     expect(await second?.reserve({ tokens: 5, spend: 900 })).toBeUndefined();
     for (const hold of [first, second]) hold?.finish(NOTHING);
+    // A call that has ended changes nothing more.
+    first?.correct({ tokens: 5, spend: 1000 });
+    const [third] = await admitted(1, of);
+    expect(await third?.reserve({ tokens: 5, spend: 1000 })).toBeUndefined();
+    third?.finish(NOTHING);
+  });
+
+  it("a budget that one master spent: without Redis the others spend what is left", async () => {
+    const of = newBudget("uneven");
+    for (let i = 0; i < 90; i++) expect(await spendTen(0, of)).toBe(true);
+    for (const master of [1, 2]) expect(await spendTen(master, of)).toBe(true);
+    expect(masters[2]!.store.limits.budgetLeft(of)).toBe(80);
+    await killRedis();
+    await eventually(isClosed, "the masters count alone", 10_000);
+    let alone = 0;
+    for (let i = 0; i < 60; i++) if (await spendTen(1 + (i % 2), of)) alone++;
+    redis = startRedis();
+    await eventually(isOpen, "the masters count in Redis again", 30_000);
+    expect(alone).toBeGreaterThan(0);
+    expect(spent(of)).toBeLessThanOrEqual(1000);
   });
 
   it("a budget that Redis has lost: every master sends its part again", async () => {
