@@ -276,14 +276,14 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", () => {
     });
     await Promise.all([own.listen(), cluster.listen()]);
     const killed = await own.startWorker({ pods: cluster.settings() });
-    const early = own.open(1, 3_000);
+    const early = own.open(1, 10_000);
     await early.start(sh("while :; do date +%s; sleep 0.1; done"));
     await until("there are lines", () => own.log() !== "");
     killed.kill("SIGKILL");
     const directory = join(own.folder, "worker/jobs/job_A/1.0");
     const isOver = () =>
       readFileSync(join(directory, "pod/events.jsonl"), "utf8").includes('"end"');
-    await until("the runner has ended", isOver, 30_000);
+    await until("the runner has ended", isOver);
     const { size } = statSync(join(directory, "logs/stdout"));
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(statSync(join(directory, "logs/stdout")).size).toBe(size);
