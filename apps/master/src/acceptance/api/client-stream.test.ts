@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
 import type { JobUpdate } from "@heddle/client/resources/jobs/job-stream";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -40,9 +41,11 @@ function clientOf(
 /** Collects a job's updates until they end. */
 function watch(heddle: Heddle, id: string, after?: string) {
   const updates: JobUpdate[] = [];
-  const ended = (async () => {
-    for await (const update of heddle.jobs.stream(id, { after })) updates.push(update);
-  })();
+  const ended = held(
+    (async () => {
+      for await (const update of heddle.jobs.stream(id, { after })) updates.push(update);
+    })(),
+  );
   return { updates, ended };
 }
 
@@ -188,13 +191,15 @@ describe("a job's stream from the client", () => {
     const id = await cluster.submit({ name: "lines", command, resources });
     await cluster.reaches(id, "running");
     const lines: string[] = [];
-    const read = (async () => {
-      const entries = clientOf(group, names, opened).jobs.logs(id, {
-        follow: true,
-        stream: "stdout",
-      });
-      for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
-    })();
+    const read = held(
+      (async () => {
+        const entries = clientOf(group, names, opened).jobs.logs(id, {
+          follow: true,
+          stream: "stdout",
+        });
+        for await (const entry of entries) if (entry.type === "line") lines.push(entry.text);
+      })(),
+    );
     await eventually(async () => lines.length > 20, "lines come");
     await group.end(names[0] ?? "", "SIGKILL");
     writeFileSync(gate, "");

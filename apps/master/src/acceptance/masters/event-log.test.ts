@@ -9,6 +9,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { eventually } from "@heddle/base/testing/eventually";
+import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import type { LogEvent, LogEventPage } from "@heddle/contracts/api/events/log";
@@ -218,13 +219,15 @@ describe("event log of three masters", () => {
     const received: LogEvent[] = [];
     let [last, at] = [String(start - 1), 0];
     const isDone = () => received.at(-1)?.subject === "settings/job_timeout";
-    const changes = (async () => {
-      for (let value = 1; value <= 30; value++) {
-        const path = "/api/v1/cluster/settings/max_concurrent_jobs";
-        await group.change(NAMES[value % 3]!, "PUT", path, { value });
-      }
-      await group.change(FIRST, "PUT", "/api/v1/cluster/settings/job_timeout", { value: 9_999 });
-    })();
+    const changes = held(
+      (async () => {
+        for (let value = 1; value <= 30; value++) {
+          const path = "/api/v1/cluster/settings/max_concurrent_jobs";
+          await group.change(NAMES[value % 3]!, "PUT", path, { value });
+        }
+        await group.change(FIRST, "PUT", "/api/v1/cluster/settings/job_timeout", { value: 9_999 });
+      })(),
+    );
     while (!isDone()) {
       const hangUp = new AbortController();
       const reply = await fetch(`${group.url(NAMES[at++ % 3]!)}/api/v1/events/log`, {
