@@ -243,6 +243,11 @@ describe("introspection", () => {
     await expect(tokens.verify(other)).rejects.toMatchObject({ code: "unavailable" });
     server.status = 200;
     expect(await tokens.verify(other)).toMatchObject({ subject: "bob" });
+    for (const text of ["{}", "null", '{"active":"true"}']) {
+      server.text = text;
+      await expect(isActive(other)).rejects.toMatchObject({ code: "unavailable" });
+    }
+    server.text = undefined;
     const wrong = (text: string) => isActiveToken(text, { endpoint, ...client, clientSecret: "x" });
     expect(await wrong(other)).toBe(false);
   });

@@ -34,7 +34,8 @@ export class KeyServer {
       void text(request).then((body) => {
         const token = new URLSearchParams(body).get("token") ?? "";
         const isClient = request.headers.authorization === INTROSPECTING_CLIENT;
-        response.end(JSON.stringify({ active: isClient && !this.revoked.has(token) }));
+        const active = isClient && !this.revoked.has(token);
+        response.end(this.text ?? JSON.stringify({ active }));
       });
       return;
     }
