@@ -290,7 +290,8 @@ export class NodeRegistry implements NodeDirectory {
     const known = JSON.stringify([...this.#masters, ...this.#revoked]);
     if (known === this.#announced) return;
     this.#announced = known;
-    for (const { stream } of this.#nodes.values()) stream.write(this.#reply());
+    const reply = this.#reply();
+    for (const { stream } of this.#nodes.values()) stream.write(reply);
   }
 
   /** Reuses the link of the same process; cuts that of an earlier process. */
