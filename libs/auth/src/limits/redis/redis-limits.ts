@@ -325,6 +325,6 @@ function refusalOf(
   if (limitedBy === "concurrency") return { ...base, limit: concurrency ?? 0, retryAfterMs: 1000 };
   if (limitedBy === "spend") return { ...base, limit: budget?.amount ?? 0 };
   const limit = (limitedBy === "tokens" ? tokensPerMinute : requestsPerMinute) ?? 0;
-  const isTooMuch = amounts.tokens > limit;
+  const isTooMuch = limitedBy === "tokens" && amounts.tokens > limit;
   return { ...base, limit, retryAfterMs: isTooMuch ? undefined : Math.max(1, waitMs) };
 }
