@@ -108,7 +108,7 @@ function summarize(
   return { name, score: whole, files: files.length, tried: tried.length };
 }
 
-/** A sample of each package; of what no test covers, all. */
+/** A sample of each package, of all its mutants: also of those that no test covers. */
 async function trySamples({ targets, seed }: RunOptions, size: number): Promise<void> {
   for (const target of targets) {
     const startMs = performance.now();

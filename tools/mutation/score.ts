@@ -43,10 +43,7 @@ export interface MutationScore {
 /** The least score that passes, in percent. */
 export const MIN_SCORE = 85;
 
-/**
- * Scores mutants; `textOf` gives a file's text. A sample is of covered mutants alone; those outside it are
- * `CompileError`, so that the share of mutants that are not covered is exact.
- */
+/** Scores mutants; `textOf` gives a file's text. Those outside a sample are `CompileError`: they count nowhere. */
 export function scoreOf(
   mutants: readonly TriedMutant[],
   explanations: readonly ExplainedMutant[],
@@ -59,9 +56,7 @@ export function scoreOf(
     .map((mutant) => describeMutant(mutant, textOf(mutant.fileName)));
   const missed = all.filter((mutant) => !explanations.some((each) => isSame(each, mutant)));
   const detected = count("Killed", "Timeout");
-  const survived = missed.filter(({ covered }) => covered).length;
-  const coveredAll = detected + survived + count("CompileError");
-  const uncovered = missed.length - survived;
+  const tried = detected + missed.length;
   const files = new Set(mutants.map(({ fileName }) => fileName));
   return {
     detected,
@@ -71,12 +66,8 @@ export function scoreOf(
     stale: explanations.filter(
       (each) => files.has(each.file) && !all.some((mutant) => isSame(each, mutant)),
     ),
-    percent: 100 * share(detected, survived) * share(coveredAll, uncovered),
+    percent: tried === 0 ? 100 : (100 * detected) / tried,
   };
-}
-
-function share(part: number, rest: number): number {
-  return part + rest === 0 ? 1 : part / (part + rest);
 }
 
 function describeMutant(mutant: TriedMutant, text: string): MissedMutant {
