@@ -56,7 +56,7 @@ export class SimulatedWorker {
       credentials,
       followed,
       log,
-      register,
+      register: () => register,
       heartbeat: () => heartbeatOf(register),
     });
     const nodeId = register.nodeId ?? "";

@@ -76,7 +76,7 @@ describe("command line", () => {
   it("lists workers, endpoints and health", async () => {
     const { stdout } = await heddle(["workers", "list"]);
     expect(stdout).toMatch(/w1 +worker-1 +ready +worker +0/);
-    expect(stdout).toMatch(/w2 +worker-2 +suspect \(silent for 45 s\) +worker +0/);
+    expect(stdout).toMatch(/w2 +worker-2 +suspect \(silent for 45 s\) +worker +0.* none: no offer/);
     expect((await heddle(["workers", "list", "-o", "name"])).stdout).toBe("w1\nw2\n");
     expect((await heddle(["health"])).stdout).toMatch(/ok +0\.1\.0 +12 s/);
     Object.assign(HEALTH, { status: "degraded", detail: "a node refuses the leader" });

@@ -119,6 +119,7 @@ export const STRINGS = {
     resumeText: "The drain ends, and the node takes work again.",
     resumeConfirm: "Return it",
     refuses: "It refuses the cluster",
+    takesNoTasks: "It takes no tasks",
     gpu: "GPU",
     gpuMemory: "Memory in use",
     gpuLoad: "Utilisation",

@@ -9,6 +9,7 @@ import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { WORKER_OPTIONS, type WorkerOptions } from "./config/worker-options.ts";
 import { ReplicaSet } from "./inference/replica-set.ts";
+import { OuterPlaces } from "./tasks/outer-places.ts";
 import { TaskSessions } from "./tasks/task-sessions.ts";
 import { TaskTable } from "./tasks/task-table.ts";
 import { WorkerExecutors } from "./tasks/worker-executors.ts";
@@ -20,6 +21,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
   readonly #options: WorkerOptions;
   readonly #replicas: ReplicaSet;
   readonly #executors: WorkerExecutors;
+  readonly #places: OuterPlaces;
   readonly #tasks: TaskTable;
   readonly #sessions: TaskSessions;
 
@@ -28,6 +30,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
     @Inject(WORKER_OPTIONS) options: WorkerOptions,
     @Inject(ReplicaSet) replicas: ReplicaSet,
     @Inject(WorkerExecutors) executors: WorkerExecutors,
+    @Inject(OuterPlaces) places: OuterPlaces,
     @Inject(TaskTable) tasks: TaskTable,
     @Inject(TaskSessions) sessions: TaskSessions,
   ) {
@@ -35,12 +38,21 @@ export class WorkerState implements ReportedState, OnModuleInit {
     this.#options = options;
     this.#replicas = replicas;
     this.#executors = executors;
+    this.#places = places;
     this.#tasks = tasks;
     this.#sessions = sessions;
   }
 
-  /** A faulty GPU ends the tasks that hold it, and is reported to the masters at once. */
+  /** Tasks come once what runs them works, after what earlier ones have left there. */
   onModuleInit(): void {
+    this.#places.onOpen(() => {
+      void this.#tasks.sweep().finally(() => this.#node.registerAnew());
+    });
+    this.#onGpuFault();
+  }
+
+  /** A faulty GPU ends the tasks that hold it, and is reported to the masters at once. */
+  #onGpuFault(): void {
     const { machine, options } = this.#node;
     machine.onFault((gpu) => {
       const { index, simulated, fault } = gpu;
@@ -62,7 +74,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       taints: [...taints],
       rack,
       fabric,
-      executors: names,
+      executors: this.#places.fault === "" ? names : [],
       algorithms,
       environments,
       algorithmSchemas: schemas,
@@ -79,6 +91,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       replicas: this.#replicas.statuses(master).map(encodeReplica),
       tasks: this.#tasks.progress(),
       refusesLeader: this.#sessions.refusal,
+      executorFault: this.#places.fault,
     };
   }
 }

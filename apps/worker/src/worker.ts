@@ -18,7 +18,7 @@ export async function startWorker(
 ): Promise<RunningNode> {
   const { version } = options;
   const places = await OuterPlaces.find(options, plugins, log);
-  const machine = { ...options, place: places.offer };
+  const machine = { ...options, place: places.offer && places };
   const node = nodeModule({ role: "worker", flags: options, version, log, machine });
   return startNode(workerModule(node, options, ports, places, plugins), WorkerState);
 }

@@ -18,7 +18,7 @@ export interface MachineOptions {
   /** Devices that replace those of the machine. */
   readonly simulatedGpus?: readonly Gpu[] | undefined;
   /** What an outer system gives to tasks, in place of what the worker itself sees. */
-  readonly place?: PlaceOffer | undefined;
+  readonly place?: { readonly offer: PlaceOffer | undefined } | undefined;
   /** Absent: the free space of the data directory's disk at the start. */
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
@@ -62,7 +62,7 @@ export class Machine {
   }
 
   get #fixedGpus(): readonly Gpu[] | undefined {
-    return this.#options.simulatedGpus ?? this.#options.place?.gpus;
+    return this.#options.simulatedGpus ?? this.#options.place?.offer?.gpus;
   }
 
   /** Called once for each device that becomes sick. */
@@ -126,9 +126,9 @@ export class Machine {
 
   /** The worker's own control group does not bound tasks elsewhere. */
   #limits(): ResourceLimit[] {
-    const { place } = this.#options;
-    if (!place) return resourceLimits();
-    const { id, cpuMilli, memoryBytes } = place;
+    const offer = this.#options.place?.offer;
+    if (!offer) return resourceLimits();
+    const { id, cpuMilli, memoryBytes } = offer;
     return [{ id: `${id}-${hostId()}`, cpuMilli, memoryBytes }];
   }
 

@@ -127,28 +127,34 @@ export class NodeAgent {
   attach(state: ReportedState): void {
     const { role, version, log } = this.options;
     const { nodeId, name, address, credentials, followed, machine, masters } = this;
+    const incarnation = randomUUID();
     this.#attachments = new Attachments({
       masters,
       credentials,
       followed,
       log,
       heartbeat: (master) => state.heartbeat(master),
-      register: {
+      register: () => ({
         nodeId,
         name,
         address,
         version,
-        incarnation: randomUUID(),
+        incarnation,
         kind: KINDS[role] as Register["kind"],
         hardware: machine.hardware(),
         ...state.registration(),
-      },
+      }),
     });
   }
 
   /** Sends a heartbeat to each master within this turn of the event loop. */
   report(): void {
     this.#attachments?.report();
+  }
+
+  /** Registers with each master again: its registration has changed. */
+  registerAnew(): void {
+    this.#attachments?.registerAnew();
   }
 
   /** Reports to probes that the node ends; its work has this time to end. */

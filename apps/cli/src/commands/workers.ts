@@ -105,8 +105,9 @@ function gpus({ gpus: devices }: Worker): string {
   ].join(" ");
 }
 
-/** The tasks that it runs, of those that it takes; masters of earlier versions do not say. */
-function tasks({ jobs }: Worker): string {
+/** Why it takes none, or those that it runs of those that it takes; masters of earlier versions do not say. */
+function tasks({ jobs, executor_fault: fault }: Worker): string {
+  if (fault) return `none: ${fault}`;
   if (!jobs) return "";
   const { tasks: running, max_tasks: most } = jobs;
   return typeof most === "number" ? `${running.length}/${most}` : String(running.length);

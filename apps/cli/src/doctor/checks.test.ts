@@ -181,18 +181,20 @@ describe("checks of a cluster", () => {
     expect(statusOf(found, "master-resources")).toEqual(["warning", "warning"]);
   });
 
-  it("nodes: none, and one that refuses the leader, without isolation", () => {
+  it("nodes: none, and one that refuses the leader, without isolation, its executor faulty", () => {
     expect(checkNodes([], "0.1.0")).toMatchObject([{ status: "warning" }]);
     const worker = { kind: "worker", name: "w", status: "refusing", silent_seconds: 0 } as const;
     const faulty = {
       ...worker,
       refuses_leader: "another cluster",
+      executor_fault: "no offer",
       version: "0.0.9",
       gpus: [],
       task_isolation: "none",
     };
     const found = checkNodes([faulty] as never, "0.1.0");
     expect(found.map(({ check, status }) => `${check} ${status}`)).toEqual([
+      "node error",
       "node error",
       "node warning",
       "isolation warning",

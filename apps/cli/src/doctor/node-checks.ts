@@ -36,6 +36,14 @@ function faultsOf(worker: Worker, clusterVersion: string): Finding[] {
           ),
         ]
       : []),
+    ...(worker.executor_fault
+      ? [
+          report.error(
+            `it takes no tasks: ${worker.executor_fault}`,
+            "Mend the plugin of its `--executor`; one that is refused needs a restart of the worker.",
+          ),
+        ]
+      : []),
     ...(version !== null && version !== clusterVersion
       ? [
           report.warning(

@@ -69,7 +69,11 @@ export const CLUSTER = {
   nodes: [{ ...NODE, name: "w1", kind: "worker", state: "ready", gpus: GPUS }],
 };
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
-const SILENT = { ...WORKER, id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 };
+const SILENT = {
+  ...WORKER,
+  ...{ id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 },
+  executor_fault: "no offer",
+};
 export const HEALTH = { status: "ok", version: "0.1.0", uptime: 12.3, detail: "" };
 export const KEY = {
   id: "abcdefgh",

@@ -80,6 +80,9 @@ function NodeFacts({ node }: { readonly node: ClusterNode }) {
       rows={[
         [text.status, <StatusBadge key="status" state={node.status} />],
         ...(node.refuses_leader === null ? [] : [[text.refuses, node.refuses_leader] as const]),
+        ...(node.executor_fault === null
+          ? []
+          : [[text.takesNoTasks, node.executor_fault] as const]),
         [STRINGS.common.kind, node.kind],
         [text.address, node.address],
         [text.version, node.version ?? STRINGS.common.unknown],

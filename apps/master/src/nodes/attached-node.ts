@@ -11,8 +11,8 @@ export const SUSPECT_INTERVALS = 3;
 
 /** Bound on the length of a machine's id; a boot id has 36 characters. */
 const MAX_HOST_ID = 128;
-/** Bound on the length of the reason for refusing the leader. */
-const MAX_REFUSAL = 1_024;
+/** Bound on the length of the reasons that a node gives. */
+const MAX_REASON = 1_024;
 
 /** Bound on the control groups of a node. */
 const MAX_LIMITS = 16;
@@ -73,7 +73,7 @@ export class AttachedNode {
     if (!this.#heartbeat) return undefined;
     const replicas = this.replicas.map(({ deployment, phase }) => `${deployment} ${phase}`);
     const isSuspect = this.silentIntervals > SUSPECT_INTERVALS;
-    return [this.refusesLeader ?? "", isSuspect, ...replicas].join("\n");
+    return [this.refusesLeader ?? "", this.executorFault ?? "", isSuspect, ...replicas].join("\n");
   }
 
   get hasReported(): boolean {
@@ -82,7 +82,12 @@ export class AttachedNode {
 
   /** Why it does not work for this master's cluster or its leader; undefined if it does. */
   get refusesLeader(): string | undefined {
-    return this.#heartbeat?.refusesLeader.slice(0, MAX_REFUSAL) || undefined;
+    return this.#heartbeat?.refusesLeader.slice(0, MAX_REASON) || undefined;
+  }
+
+  /** Why it runs no tasks now; undefined if it can. */
+  get executorFault(): string | undefined {
+    return this.#heartbeat?.executorFault.slice(0, MAX_REASON) || undefined;
   }
 
   #state(): NodeView["state"] {
@@ -133,6 +138,7 @@ export class AttachedNode {
       incarnation: register.incarnation,
       state,
       refusesLeader: this.refusesLeader,
+      executorFault: this.executorFault,
       attachedAtMs: Math.round(this.attachedAtMs + wallOffsetMs),
       lastSeenMs: Math.round(this.lastSeenMs + wallOffsetMs),
       hostId: register.hardware?.hostId.slice(0, MAX_HOST_ID),

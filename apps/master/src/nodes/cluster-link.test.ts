@@ -122,7 +122,7 @@ test("attach: a node leaves a silently removed master and finds its replacement"
   };
   const attachment = new Attachment({
     master,
-    register,
+    register: () => register,
     credentials: asServer,
     times: { removedRestMs: 20 },
     followed: new FollowedCluster(cluster.folder),
@@ -174,7 +174,7 @@ test("attach: a node forgets a master removed in its absence until it is a membe
   };
   const attachments = new Attachments({
     masters: new KnownMasters({ given: [gone, stays], staysHere: true, followed }),
-    register,
+    register: () => register,
     credentials: asServer,
     followed,
     heartbeat: () => ({ replicas: [] }),

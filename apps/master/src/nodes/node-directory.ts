@@ -17,6 +17,8 @@ export interface NodeView {
   readonly state: "ready" | "suspect" | "refusing";
   /** Why it is refusing. */
   readonly refusesLeader?: string | undefined;
+  /** Why a worker runs no tasks now; undefined if it can. */
+  readonly executorFault?: string | undefined;
   readonly attachedAtMs: number;
   readonly lastSeenMs: number;
   /** The machine's id, equal for all nodes on it; absent or empty if unknown. */

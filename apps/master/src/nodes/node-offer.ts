@@ -50,6 +50,12 @@ export function nodeOfferOf(
   };
 }
 
+/** That of a worker that had executors and has none now, so that no task goes there. */
+export function closedOffer(view: NodeView, known: NodeOffer): NodeOffer | undefined {
+  if (view.offer || view.kind !== "worker") return undefined;
+  return { ...known, incarnation: view.incarnation, executors: [], algorithms: [] };
+}
+
 /** `NVIDIA H100 80GB HBM3` and `H100-80GB` are both an `H100`; an unknown name is kept. */
 export function gpuTypeOf(name: string): string {
   return GPU_TYPE.exec(name)?.[1]?.replace(" ", "").toUpperCase() ?? name;

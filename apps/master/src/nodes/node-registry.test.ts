@@ -42,7 +42,7 @@ test("link: a master opens the stream for requests once a worker has a replica",
   const attachment = new Attachment({
     master: address,
     credentials: own,
-    register: { ...names, kind: "NODE_KIND_WORKER", address: at },
+    register: () => ({ ...names, kind: "NODE_KIND_WORKER", address: at }),
     followed: new FollowedCluster(folder),
     heartbeat: () => ({ replicas }),
     log,
@@ -75,14 +75,14 @@ test("attach: a node's count of reports increases over its attachments", async (
     new Attachment({
       master: address,
       credentials: { clusterToken, node: { role: "worker", name: "w" } },
-      register: {
+      register: () => ({
         nodeId: "w",
         incarnation: "1",
         kind: "NODE_KIND_WORKER" as const,
         name: "w",
         address: "127.0.0.1:1",
         version: "1",
-      },
+      }),
       followed: new FollowedCluster(folder),
       heartbeat: () => ({ replicas: [] }),
       log,

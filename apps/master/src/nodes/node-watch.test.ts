@@ -1,3 +1,5 @@
+// holds: plugins-executor-retry
+
 import type { ErrorCode } from "@heddle/base/errors";
 import { LIMITED_TASKS } from "@heddle/control/cluster-version";
 import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
@@ -110,6 +112,22 @@ function view(id: string): NodeView {
     },
   } as NodeView;
 }
+
+test("join: a worker whose executor fails offers none, and offers again once it works", async () => {
+  const watched = new Watched(["w1"]);
+  const { control, nodes } = watched;
+  const executors = () => control.state.nodes.get("w1")?.offer.executors;
+  await watched.pass(1_000);
+  const working = nodes.get("w1")!;
+  expect(executors()).toEqual(working.offer?.executors);
+  nodes.set("w1", { ...working, offer: undefined });
+  await watched.pass(2_000);
+  expect(executors()).toEqual([]);
+  expect(watched.states).toEqual({ w1: "ready" });
+  nodes.set("w1", working);
+  await watched.pass(2_000);
+  expect(executors()).toEqual(working.offer?.executors);
+});
 
 test("join: many nodes are proposed at once, so that they share log entries", async () => {
   const ids = Array.from({ length: 100 }, (_, at) => `w${at}`);

@@ -15,7 +15,7 @@ import { propose } from "../control-plane/propose.ts";
 import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
-import { nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
+import { closedOffer, nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
 
 export interface NodeWatchOptions {
   readonly control: ControlPlane;
@@ -114,10 +114,12 @@ export class NodeWatch {
 
   #changesOf(view: NodeView, share: MachineShare | undefined): ControlCommand[] {
     const { control, clock } = this.#options;
-    const offer = share && nodeOfferOf(view, share, versionOf(control.state));
-    if (!offer) return [];
     const atMs = clock.wallMs();
     const known = control.state.nodes.get(view.id);
+    const offer = share
+      ? nodeOfferOf(view, share, versionOf(control.state))
+      : known && closedOffer(view, known.offer);
+    if (!offer) return [];
     const isFresh = this.#liveness.of(view.id, view) < this.#options.nodeLostMs;
     const commands: ControlCommand[] = [];
     const differs = !known || this.#textOf(known.offer) !== JSON.stringify(offer);

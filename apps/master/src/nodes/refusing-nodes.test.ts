@@ -39,14 +39,14 @@ function attach(): void {
   attachments = new Attachments({
     masters: new KnownMasters({ given, staysHere: true, followed }),
     credentials: { clusterToken, node: { role: "worker", name: "w" } },
-    register: {
+    register: () => ({
       nodeId: "w",
       incarnation: "1",
       kind: "NODE_KIND_WORKER" as const,
       name: "w",
       address: "127.0.0.1:1",
       version: "1",
-    },
+    }),
     followed,
     heartbeat: () => ({ replicas: [] }),
     log: { info: () => {}, warn: () => {}, error: () => {} },

@@ -56,6 +56,7 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
     tasks: [],
     refusals: null,
     refusesLeader: "",
+    executorFault: "",
   };
   node.onHeartbeat({ ...usage, ...rest, replicas }, 0);
 }

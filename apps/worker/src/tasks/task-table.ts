@@ -119,6 +119,13 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     await mkdir(root, { recursive: true, mode: 0o700 });
     TaskDirectory.removeRest(root).catch(this.#onRemovalFault);
     for (const directory of await TaskDirectory.all(root)) await this.#tryRestore(directory);
+    await this.sweep();
+    this.#upkeep = setInterval(() => this.#keepUp(), UPKEEP_MS).unref();
+    process.on("exit", this.#onExit);
+  }
+
+  /** Ends what executors still run of tasks that are not here. No task is taken meanwhile. */
+  async sweep(): Promise<void> {
     const known = new Set(
       [...this.#tasks].filter(([, task]) => task.phase !== "exited").map(([key]) => key),
     );
@@ -126,8 +133,6 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       const count = await executor.sweep(known);
       if (count > 0) this.#node.log.warn({ count }, "ended processes of unknown tasks");
     }
-    this.#upkeep = setInterval(() => this.#keepUp(), UPKEEP_MS).unref();
-    process.on("exit", this.#onExit);
   }
 
   /** Sockets of processes that were killed with this worker: none may start here again. */

@@ -34,7 +34,7 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
-    { pods, batch, isClosed }: OuterPlaces,
+    { pods, batch }: OuterPlaces,
     pluginSet: PluginSet,
   ): Promise<WorkerExecutors> {
     const { id, log } = node;
@@ -51,7 +51,6 @@ export class WorkerExecutors {
       const executor = await BatchExecutor.find(batch, id, options.dataDirectory, log);
       return new WorkerExecutors("none", "", [executor]);
     }
-    if (isClosed) return new WorkerExecutors("none", "", []);
     const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
     log.info(CgroupBranch.words(branch), "how tasks are bounded");

@@ -86,6 +86,10 @@ const workerSchema = z
       .string()
       .nullable()
       .describe("Why a node with the status `refusing` refuses the cluster or its leader."),
+    executor_fault: z
+      .string()
+      .nullable()
+      .describe("Why a worker takes no tasks now: its executor fails, and is asked again."),
     attached_at: time.nullable(),
     last_seen_at: time.nullable(),
     cpu_percent: z.number().nullable(),

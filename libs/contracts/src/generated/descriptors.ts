@@ -291,6 +291,10 @@ export const DESCRIPTORS = `{
         "residentBytes": {
          "type": "uint64",
          "id": 11
+        },
+        "executorFault": {
+         "type": "string",
+         "id": 12
         }
        }
       },

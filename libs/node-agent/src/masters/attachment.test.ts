@@ -38,7 +38,7 @@ test("attach: a busy master gets more time at each attempt, until it has answere
   const attachment = new Attachment({
     master: address,
     credentials: { clusterToken, node: { role: "worker", name: "w" } },
-    register: { nodeId: "w", kind: "NODE_KIND_WORKER", name: "w" },
+    register: () => ({ nodeId: "w", kind: "NODE_KIND_WORKER", name: "w" }),
     followed: new FollowedCluster(folder),
     heartbeat: () => ({}),
     times: { registerTimeoutMs: 100 },

@@ -1,6 +1,6 @@
 import { keepConnected } from "@heddle/base/async/keep-connected";
 import { OncePerTurn } from "@heddle/base/async/once-per-turn";
-import { type AppError, toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { AttachReply__Output } from "@heddle/contracts/generated/heddle/v1/AttachReply";
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
@@ -35,7 +35,8 @@ export interface AttachmentOptions {
   /** host:port of the master's gRPC server. */
   readonly master: string;
   readonly credentials: NodeCredentials;
-  readonly register: Register;
+  /** What the node registers with at the time of the call. */
+  readonly register: () => Register;
   /** The node's state at the time of the call, for that master. */
   readonly heartbeat: (masterName: string) => Heartbeat;
   /**
@@ -71,6 +72,7 @@ export class Attachment {
   readonly #closing = new AbortController();
   readonly #done: Promise<void>;
   #report: (() => void) | undefined;
+  #detach: (() => void) | undefined;
   /** Since the last attachment: attempts that the master did not answer in time. */
   #timeouts = 0;
   readonly #nextReport = new OncePerTurn(() => this.#report?.());
@@ -83,6 +85,11 @@ export class Attachment {
   /** Sends a heartbeat within this turn of the event loop; further calls in it are merged. */
   report(): void {
     this.#nextReport.request();
+  }
+
+  /** Attaches anew: what it registers with has changed. */
+  registerAnew(): void {
+    this.#detach?.();
   }
 
   get isAttached(): boolean {
@@ -158,6 +165,7 @@ export class Attachment {
     const end = (error: AppError) => {
       clearTimeout(timer);
       this.#report = undefined;
+      this.#detach = undefined;
       this.#options.onReport?.(undefined);
       this.#closing.signal.removeEventListener("abort", onClose);
       peer.close();
@@ -190,7 +198,11 @@ export class Attachment {
       onAttached();
       beat();
     });
-    stream.write({ register });
+    this.#detach = () => {
+      end(new AppError("cancelled", "the node registers anew"));
+      stream.cancel();
+    };
+    stream.write({ register: register() });
     return promise;
   }
 }

@@ -36,6 +36,11 @@ export class Attachments {
     for (const attachment of this.#each) attachment.report();
   }
 
+  /** Registers with each master again. */
+  registerAnew(): void {
+    for (const attachment of this.#each) attachment.registerAnew();
+  }
+
   close(): Promise<void> {
     return this.#each.close();
   }

@@ -42,7 +42,7 @@ export interface ExecutorJobState {
  */
 export interface PluginExecutor {
   readonly name: string;
-  /** Asked once, at the worker's start. */
+  /** Asked at the worker's start, and again until it answers. */
   offer(): ExecutorOffer | Promise<ExecutorOffer>;
   /** Resolves once the job is in the list. A `refusal` says that it can never run. */
   submit(job: ExecutorJob): void | Promise<void>;

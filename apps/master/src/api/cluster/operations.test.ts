@@ -69,6 +69,17 @@ describe("operational paths", () => {
     expect(JSON.parse(await publicText("/health"))).toMatchObject({ status: "ok" });
   });
 
+  it("the node list says why a worker takes no tasks", async () => {
+    const [known] = server.directory.views;
+    const why = "the executor p.e makes no offer";
+    server.directory.views = [{ ...known, executorFault: why } as NodeView];
+    const { data } = (await (await send(server, "GET", "/api/v1/workers")).json()) as {
+      data: object[];
+    };
+    expect(data).toMatchObject([{ executor_fault: why }]);
+    server.directory.views = known ? [known] : [];
+  });
+
   it("/health/detailed has measured values", async () => {
     const detailed = JSON.parse(await publicText("/health/detailed")) as {
       timestamp: string;

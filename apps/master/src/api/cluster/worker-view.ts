@@ -41,6 +41,7 @@ export function viewWorker(
     attached: node !== undefined,
     silent_seconds: Math.floor(silentMs / 1_000),
     refuses_leader: node?.refusesLeader ?? null,
+    executor_fault: node?.executorFault ?? null,
     ...viewAttached(node),
     jobs: record ? viewRecord(id, record, state, jobs) : null,
     shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,

@@ -77,7 +77,7 @@ class Bench {
       info: null,
     };
     const replicas = phase ? [{ ...replica, pulledBytes: 0, totalBytes: 0 }] : [];
-    const heartbeat = { replicas, refusesLeader: "" };
+    const heartbeat = { replicas, refusesLeader: "", executorFault: "" };
     for (let waitedMs = 0; waitedMs < forMs; waitedMs += 500) {
       this.nowMs += 500;
       this.#node.onHeartbeat(heartbeat as never, this.nowMs);

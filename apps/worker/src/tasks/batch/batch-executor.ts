@@ -32,17 +32,17 @@ export class BatchExecutor implements Executor {
   readonly name = "process";
   readonly outlivesWorker = true;
   readonly leaseFolder: string;
-  readonly #title: string;
+  readonly #place: BatchPlace;
   readonly #jobs: BatchJobs;
   readonly #prefix: string;
   readonly #runner: RunnerFiles;
 
   private constructor(
-    title: string,
+    place: BatchPlace,
     jobs: BatchJobs,
     files: { readonly prefix: string; readonly folder: string; readonly runner: RunnerFiles },
   ) {
-    this.#title = title;
+    this.#place = place;
     this.#jobs = jobs;
     this.#prefix = files.prefix;
     this.#runner = files.runner;
@@ -56,16 +56,14 @@ export class BatchExecutor implements Executor {
     dataDirectory: string,
     log: Log,
   ): Promise<BatchExecutor> {
-    const { title, offer, system } = place;
+    const { title, system } = place;
     const folder = join(dataDirectory, place.folder);
     const runner = await installRunner(folder);
     const prefix = `heddle-${nodeId.replace(/\W/g, "")}-`;
     const jobs = new BatchJobs(title, system, prefix, log);
-    await jobs.start();
-    if (jobs.live?.length === 0) await removeOlderRunners(runner);
-    const { cpuMilli, memoryBytes, gpus } = offer;
+    const { cpuMilli, memoryBytes, gpus } = place.offer ?? {};
     log.info({ executor: title, cpuMilli, memoryBytes, gpus: gpus?.length }, "tasks run as jobs");
-    return new BatchExecutor(title, jobs, { prefix, folder, runner });
+    return new BatchExecutor(place, jobs, { prefix, folder, runner });
   }
 
   /** Submits the job and waits until its runner waits for the start. */
@@ -102,11 +100,19 @@ export class BatchExecutor implements Executor {
     return this.#taskOf(launch, controlOf(launch));
   }
 
+  /** While its system fails, what runs there is not known: nothing is ended. */
   async sweep(known: ReadonlySet<string>): Promise<number> {
+    if (!this.#place.offer) return 0;
+    await this.#jobs.start();
+    if (this.#jobs.live?.length === 0) await removeOlderRunners(this.#runner);
     const kept = new Set([...known].map((key) => this.#nameOf(key)));
     const strays = (this.#jobs.live ?? []).filter((name) => !kept.has(name));
     for (const name of strays) await this.#jobs.cancel(name);
     return strays.length;
+  }
+
+  get #title(): string {
+    return this.#place.title;
   }
 
   #taskOf({ plan }: TaskLaunch, control: RunnerControl): RunnerTask {

@@ -7,7 +7,10 @@ export interface BatchPlace {
   readonly title: string;
   /** Of the worker's files for its jobs, in the data directory. */
   readonly folder: string;
-  readonly offer: PlaceOffer;
+  /** Undefined while it cannot say what it has. */
+  readonly offer: PlaceOffer | undefined;
+  /** Why it cannot; empty where it has. */
+  readonly fault?: string;
   readonly system: BatchSystem;
 }
 

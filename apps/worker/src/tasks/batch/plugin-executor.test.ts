@@ -1,4 +1,4 @@
-// holds: plugins-executors, executor-kit
+// holds: plugins-executors, plugins-executor-retry, executor-kit
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { executorCases } from "../../../test/executor-kit.ts";
 import { type LeaderSession, shell, TestLeader, taskId } from "../../../test/test-leader.ts";
-import { pluginPlace } from "./plugin-place.ts";
+import { PluginPlace } from "./plugin-place.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-executors-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -22,9 +22,9 @@ const example = fileURLToPath(
 );
 
 /** Settings of a worker whose tasks this executor of a plugin runs. */
-function settingsOf(from: string, executor: string) {
+function settingsOf(from: string, executor: string, more: readonly string[] = []) {
   const list = join(folder, `${executor}.json`);
-  const read = [dirname(example)];
+  const read = [dirname(example), ...more];
   writeFileSync(list, JSON.stringify({ plugins: [{ from, processes: true, read }] }));
   return { isIsolationOptional: true, plugins: [list], executor };
 }
@@ -131,10 +131,10 @@ describe("a worker with an executor of a plugin", () => {
 });
 
 const REFUSED = [
-  ["throws", "{ offer() { throw new Error('no'); } }", "its offer: The plugin throws had an error"],
-  ["hangs", "{ offer: () => new Promise(() => {}) }", "its offer: The plugin hangs gave no answer"],
+  ["throws", "{ offer() { throw new Error('no'); } }", "no offer: The plugin throws had an error"],
+  ["hangs", "{ offer: () => new Promise(() => {}) }", "no offer: The plugin hangs gave no answer"],
   ["exits", "{ offer() { process.exit(1); } }", "its process ended with the exit code 1"],
-  ["nonsense", "{ offer: () => ({ cpus: -1 }) }", "its offer: The plugin nonsense had an error"],
+  ["nonsense", "{ offer: () => ({ cpus: -1 }) }", "no offer: The plugin nonsense had an error"],
 ] as const;
 
 it.concurrent.for(REFUSED)(
@@ -142,7 +142,7 @@ it.concurrent.for(REFUSED)(
   async ([name, faults, reason]) => {
     const { plugins } = settingsOf(faultyPlugin(name, faults), `${name}.groups`);
     const set = await pluginSet(plugins);
-    const error = pluginPlace(`${name}.groups`, set);
+    const error = new PluginPlace(`${name}.groups`, set).ask();
     await expect(error).rejects.toMatchObject({ code: "unavailable" });
     await expect(error).rejects.toThrow(reason);
     const { threw = 0, late = 0, exited = 0 } = set.statuses()[0]?.faults ?? {};
@@ -151,20 +151,58 @@ it.concurrent.for(REFUSED)(
   },
 );
 
-it("plugin executor: without a usable one a worker lives, and offers no tasks", async () => {
+it("plugin executor: one that fails is asked again, and takes tasks once it works", async () => {
   const own = new TestLeader();
   onTestFinished(() => own.close());
   await own.listen();
-  const file = faultyPlugin("away", "{ offer() { throw new Error('away'); } }");
-  const worker = await own.startWorker(settingsOf(file, "away.groups"));
+  const [throws, exits] = ["late-throws", "late-exits"].map((name) => join(folder, name)) as [
+    string,
+    string,
+  ];
+  for (const fault of [throws, exits]) writeFileSync(fault, "");
+  const file = faultyPlugin(
+    "late",
+    `{ offer() {
+         if (existsSync(${JSON.stringify(throws)})) throw new Error("away");
+         if (existsSync(${JSON.stringify(exits)})) process.exit(9);
+       } }`,
+  );
+  const worker = await own.startWorker(settingsOf(file, "late.groups", [folder]));
   expect(own.register?.executors).toEqual([]);
+  const fault = () => own.heartbeats.at(-1)?.executorFault ?? "";
+  const offers = "late.groups makes no offer: The plugin late";
+  await until("its reason is told", () => fault().includes(`${offers} had an error`));
+  rmSync(throws);
+  await until("its next reason too", () => fault().includes("ended with the exit code 9"));
+  rmSync(exits);
+  await until("it registers anew", () => own.register?.executors.includes("process") === true);
+  await until("no reason is left", () => fault() === "");
+  expect(own.register?.hardware?.limits?.[0]).toMatchObject({
+    id: expect.stringContaining("late"),
+  });
+  const session = own.open();
+  await session.start(shell("exit 3"), taskId(0));
+  expect((await session.reaches("exited", taskId(0))).exit).toMatchObject({ exitCode: 3 });
+  expect(worker.exitCode).toBeNull();
+});
+
+it("plugin executor: a worker whose plugin is refused lives, and says why", async () => {
+  const own = new TestLeader();
+  onTestFinished(() => own.close());
+  await own.listen();
+  const file = join(folder, "refused.mjs");
+  writeFileSync(file, "throw new Error('no module');");
+  const worker = await own.startWorker(settingsOf(file, "refused.groups"));
+  expect(own.register?.executors).toEqual([]);
+  const fault = () => own.heartbeats.at(-1)?.executorFault ?? "";
+  await until("its reason is told", () => fault().includes("no module"));
   expect(worker.exitCode).toBeNull();
 });
 
 it("plugin executor: a name that no plugin has is refused with those that there are", async () => {
   const set = await pluginSet(settings.plugins);
   onTestFinished(() => set.close());
-  const error = pluginPlace("local-jobs.group", set);
+  const error = new PluginPlace("local-jobs.group", set).ask();
   await expect(error).rejects.toMatchObject({ code: "invalid_value" });
   await expect(error).rejects.toThrow("no executor local-jobs.group: they have local-jobs.groups");
 });

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import type { PlaceOffer } from "@heddle/node-agent/machine";
 import type { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
 import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import type {
@@ -6,23 +7,22 @@ import type {
   ExecutorJobState,
   ExecutorOffer,
   ExecutorQuestion,
-  PluginExecutor,
 } from "@heddle/plugin-kit/points/executors";
-import { type BatchPlace, placeOffer } from "./batch-place.ts";
+import { type BatchPlace, type BatchSystem, placeOffer } from "./batch-place.ts";
 
 /** For one answer: the outer system may be far, and busy. */
 const CALL_MS = 60_000;
-/** At the worker's start. */
+/** The worker's start waits for it. */
 const OFFER_MS = 10_000;
 
 /** An executor of a plugin, in its process. */
-class HostedExecutor implements PluginExecutor {
-  readonly name: string;
-  readonly #plugin: HostedPlugin;
+class HostedExecutor implements BatchSystem {
+  readonly #title: string;
+  readonly #plugins: PluginSet;
 
-  constructor(plugin: HostedPlugin, name: string) {
-    this.#plugin = plugin;
-    this.name = name;
+  constructor(title: string, plugins: PluginSet) {
+    this.#title = title;
+    this.#plugins = plugins;
   }
 
   async offer(): Promise<ExecutorOffer> {
@@ -41,32 +41,46 @@ class HostedExecutor implements PluginExecutor {
     await this.#call({ ask: "cancel", job });
   }
 
-  #call(question: ExecutorQuestion): Promise<unknown> {
-    const call = { point: "executor", name: this.name, question } as const;
+  async #call(question: ExecutorQuestion): Promise<unknown> {
+    const { plugin, name } = find(this.#title, this.#plugins);
+    const call = { point: "executor", name, question } as const;
     const timeoutMs = question.ask === "offer" ? OFFER_MS : CALL_MS;
-    return this.#plugin.call(call, { timeoutMs });
+    return plugin.call(call, { timeoutMs });
   }
 }
 
-/** The executor `PLUGIN.NAME` of a worker's plugins. Rejects where it cannot be used. */
-export async function pluginPlace(title: string, plugins: PluginSet): Promise<BatchPlace> {
-  const system = find(title, plugins);
-  const {
-    cpus,
-    memoryBytes,
-    gpus = [],
-  } = await system.offer().catch((cause: Error) => {
-    throw new AppError("unavailable", `its offer: ${cause.message}`, { cause });
-  });
-  const offer = placeOffer(`plugin-${title}`, { cpus, memoryBytes, gpus });
-  return { title, folder: "batch", offer, system };
+/** The executor `PLUGIN.NAME` of a worker's plugins. It may fail, and is then asked again. */
+export class PluginPlace implements BatchPlace {
+  readonly title: string;
+  readonly folder = "batch";
+  readonly system: HostedExecutor;
+  offer: PlaceOffer | undefined;
+  fault = "";
+
+  constructor(title: string, plugins: PluginSet) {
+    this.title = title;
+    this.system = new HostedExecutor(title, plugins);
+  }
+
+  /** Asks for its offer. Rejects with `invalid_value` where no plugin can have the executor. */
+  async ask(): Promise<void> {
+    try {
+      const { cpus, memoryBytes, gpus = [] } = await this.system.offer();
+      this.offer = placeOffer(`plugin-${this.title}`, { cpus, memoryBytes, gpus });
+      this.fault = "";
+    } catch (error) {
+      if (error instanceof AppError && error.code === "invalid_value") throw error;
+      this.fault = `the executor ${this.title} makes no offer: ${(error as Error).message}`;
+      throw new AppError("unavailable", this.fault, { cause: error });
+    }
+  }
 }
 
-function find(title: string, plugins: PluginSet): HostedExecutor {
+function find(title: string, plugins: PluginSet): { plugin: HostedPlugin; name: string } {
   const known: string[] = [];
   for (const plugin of plugins.loaded) {
     for (const name of plugin.description?.executors ?? []) {
-      if (`${plugin.name}.${name}` === title) return new HostedExecutor(plugin, name);
+      if (`${plugin.name}.${name}` === title) return { plugin, name };
       known.push(`${plugin.name}.${name}`);
     }
   }

@@ -18,6 +18,7 @@ export interface Heartbeat {
   'deviceReadings'?: (number | string | Long);
   'refusesLeader'?: (string);
   'residentBytes'?: (number | string | Long);
+  'executorFault'?: (string);
 }
 
 export interface Heartbeat__Output {
@@ -32,4 +33,5 @@ export interface Heartbeat__Output {
   'deviceReadings': (number);
   'refusesLeader': (string);
   'residentBytes': (number);
+  'executorFault': (string);
 }
