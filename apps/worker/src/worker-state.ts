@@ -9,7 +9,6 @@ import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { WORKER_OPTIONS, type WorkerOptions } from "./config/worker-options.ts";
 import { ReplicaSet } from "./inference/replica-set.ts";
-import { OuterPlaces } from "./tasks/outer-places.ts";
 import { TaskSessions } from "./tasks/task-sessions.ts";
 import { TaskTable } from "./tasks/task-table.ts";
 import { WorkerExecutors } from "./tasks/worker-executors.ts";
@@ -21,7 +20,6 @@ export class WorkerState implements ReportedState, OnModuleInit {
   readonly #options: WorkerOptions;
   readonly #replicas: ReplicaSet;
   readonly #executors: WorkerExecutors;
-  readonly #places: OuterPlaces;
   readonly #tasks: TaskTable;
   readonly #sessions: TaskSessions;
 
@@ -30,7 +28,6 @@ export class WorkerState implements ReportedState, OnModuleInit {
     @Inject(WORKER_OPTIONS) options: WorkerOptions,
     @Inject(ReplicaSet) replicas: ReplicaSet,
     @Inject(WorkerExecutors) executors: WorkerExecutors,
-    @Inject(OuterPlaces) places: OuterPlaces,
     @Inject(TaskTable) tasks: TaskTable,
     @Inject(TaskSessions) sessions: TaskSessions,
   ) {
@@ -38,15 +35,14 @@ export class WorkerState implements ReportedState, OnModuleInit {
     this.#options = options;
     this.#replicas = replicas;
     this.#executors = executors;
-    this.#places = places;
     this.#tasks = tasks;
     this.#sessions = sessions;
   }
 
   /** Tasks come once what runs them works, after what earlier ones have left there. */
   onModuleInit(): void {
-    this.#places.onOpen(() => {
-      void this.#tasks.sweep().finally(() => this.#node.registerAnew());
+    this.#executors.onOpen(() => {
+      void this.#tasks.sweep().finally(() => this.#node.registerAgain());
     });
     this.#onGpuFault();
   }
@@ -74,7 +70,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       taints: [...taints],
       rack,
       fabric,
-      executors: this.#places.fault === "" ? names : [],
+      executors: names,
       algorithms,
       environments,
       algorithmSchemas: schemas,
@@ -91,7 +87,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       replicas: this.#replicas.statuses(master).map(encodeReplica),
       tasks: this.#tasks.progress(),
       refusesLeader: this.#sessions.refusal,
-      executorFault: this.#places.fault,
+      executorFault: this.#executors.fault,
     };
   }
 }

@@ -153,8 +153,8 @@ export class NodeAgent {
   }
 
   /** Registers with each master again: its registration has changed. */
-  registerAnew(): void {
-    this.#attachments?.registerAnew();
+  registerAgain(): void {
+    this.#attachments?.registerAgain();
   }
 
   /** Reports to probes that the node ends; its work has this time to end. */

@@ -181,7 +181,7 @@ describe("checks of a cluster", () => {
     expect(statusOf(found, "master-resources")).toEqual(["warning", "warning"]);
   });
 
-  it("nodes: none, and one that refuses the leader, without isolation, its executor faulty", () => {
+  it("nodes: none, and one that refuses the leader, with a faulty executor", () => {
     expect(checkNodes([], "0.1.0")).toMatchObject([{ status: "warning" }]);
     const worker = { kind: "worker", name: "w", status: "refusing", silent_seconds: 0 } as const;
     const faulty = {

@@ -71,7 +71,10 @@ export const CLUSTER = {
 const WORKER = { id: "w1", name: "worker-1", kind: "worker", status: "ready", gpus: [] };
 const SILENT = {
   ...WORKER,
-  ...{ id: "w2", name: "worker-2", status: "suspect", silent_seconds: 45 },
+  id: "w2",
+  name: "worker-2",
+  status: "suspect",
+  silent_seconds: 45,
   executor_fault: "no offer",
 };
 export const HEALTH = { status: "ok", version: "0.1.0", uptime: 12.3, detail: "" };

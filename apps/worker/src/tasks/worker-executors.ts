@@ -23,10 +23,17 @@ export class WorkerExecutors {
   /** The branch of cgroups that holds all tasks; empty where there is none. */
   readonly cgroup: string;
   readonly #byName: ReadonlyMap<string, Executor>;
+  readonly #outer: OuterPlaces;
 
-  private constructor(isolation: IsolationLevel, cgroup: string, found: readonly Executor[]) {
+  private constructor(
+    isolation: IsolationLevel,
+    cgroup: string,
+    found: readonly Executor[],
+    outer: OuterPlaces,
+  ) {
     this.isolation = isolation;
     this.cgroup = cgroup;
+    this.#outer = outer;
     this.#byName = new Map(found.map((executor) => [executor.name, executor]));
   }
 
@@ -34,22 +41,23 @@ export class WorkerExecutors {
     node: TaskNode,
     isolation: Isolation,
     options: WorkerOptions,
-    { pods, batch }: OuterPlaces,
+    outer: OuterPlaces,
     pluginSet: PluginSet,
   ): Promise<WorkerExecutors> {
+    const { pods, batch } = outer;
     const { id, log } = node;
     const { isIsolationOptional } = options;
     if (pods) {
       // The token of the worker's pod may make Pods: no process of a job runs beside it.
       const executor = await PodExecutor.find(pods, id, options.dataDirectory, log);
-      return new WorkerExecutors("none", "", [executor]);
+      return new WorkerExecutors("none", "", [executor], outer);
     }
     if (batch) {
       if (isIsolationOptional !== true) {
         throw new AppError("invalid_value", `tasks in ${batch.title} ${NOT_ISOLATED}`);
       }
       const executor = await BatchExecutor.find(batch, id, options.dataDirectory, log);
-      return new WorkerExecutors("none", "", [executor]);
+      return new WorkerExecutors("none", "", [executor], outer);
     }
     const plugins = pluginsOf(options, log);
     const branch = CgroupBranch.open(id);
@@ -69,7 +77,7 @@ export class WorkerExecutors {
       log.info({ cli: container.cli }, "containers can be run");
       found.push(container);
     }
-    return new WorkerExecutors(isolation.level, branch?.path ?? "", found);
+    return new WorkerExecutors(isolation.level, branch?.path ?? "", found, outer);
   }
 
   get(name: string): Executor | undefined {
@@ -80,9 +88,19 @@ export class WorkerExecutors {
     return [...this.#byName.values()];
   }
 
-  /** The executors that this worker reports to the masters. */
+  /** The executors that this worker reports to the masters: none while they fail. */
   get names(): string[] {
-    return [...this.#byName.keys()];
+    return this.fault === "" ? [...this.#byName.keys()] : [];
+  }
+
+  /** Why no task can run now; empty where they can. */
+  get fault(): string {
+    return this.#outer.fault;
+  }
+
+  /** Called once, when what has failed at the start works. */
+  onOpen(listener: () => void): void {
+    this.#outer.onOpen(listener);
   }
 
   /** Its training algorithms, and blocks of plugins, likewise. */

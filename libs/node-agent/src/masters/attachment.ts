@@ -87,8 +87,8 @@ export class Attachment {
     this.#nextReport.request();
   }
 
-  /** Attaches anew: what it registers with has changed. */
-  registerAnew(): void {
+  /** Attaches again: what it registers with has changed. */
+  registerAgain(): void {
     this.#detach?.();
   }
 
@@ -199,7 +199,7 @@ export class Attachment {
       beat();
     });
     this.#detach = () => {
-      end(new AppError("cancelled", "the node registers anew"));
+      end(new AppError("cancelled", "the node registers again"));
       stream.cancel();
     };
     stream.write({ register: register() });

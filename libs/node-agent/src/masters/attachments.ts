@@ -37,8 +37,8 @@ export class Attachments {
   }
 
   /** Registers with each master again. */
-  registerAnew(): void {
-    for (const attachment of this.#each) attachment.registerAnew();
+  registerAgain(): void {
+    for (const attachment of this.#each) attachment.registerAgain();
   }
 
   close(): Promise<void> {

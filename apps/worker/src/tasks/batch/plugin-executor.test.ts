@@ -171,11 +171,11 @@ it("plugin executor: one that fails is asked again, and takes tasks once it work
   expect(own.register?.executors).toEqual([]);
   const fault = () => own.heartbeats.at(-1)?.executorFault ?? "";
   const offers = "late.groups makes no offer: The plugin late";
-  await until("its reason is told", () => fault().includes(`${offers} had an error`));
+  await until("its reason is reported", () => fault().includes(`${offers} had an error`));
   rmSync(throws);
   await until("its next reason too", () => fault().includes("ended with the exit code 9"));
   rmSync(exits);
-  await until("it registers anew", () => own.register?.executors.includes("process") === true);
+  await until("it registers again", () => own.register?.executors.includes("process") === true);
   await until("no reason is left", () => fault() === "");
   expect(own.register?.hardware?.limits?.[0]).toMatchObject({
     id: expect.stringContaining("late"),
@@ -195,7 +195,7 @@ it("plugin executor: a worker whose plugin is refused lives, and says why", asyn
   const worker = await own.startWorker(settingsOf(file, "refused.groups"));
   expect(own.register?.executors).toEqual([]);
   const fault = () => own.heartbeats.at(-1)?.executorFault ?? "";
-  await until("its reason is told", () => fault().includes("no module"));
+  await until("its reason is reported", () => fault().includes("no module"));
   expect(worker.exitCode).toBeNull();
 });
 
