@@ -98,6 +98,10 @@ describe("the console's session", () => {
     expect((await whoami(browser, { "x-heddle-csrf": csrf })).status).toBe(200);
     const key = { authorization: `Bearer ${server.adminKey}` };
     expect(await (await whoami(browser, key)).json()).toMatchObject({ kind: "key" });
+    // A key names the caller, also a wrong one.
+    const wrong = { authorization: "Bearer x", "x-heddle-csrf": csrf };
+    expect((await whoami(browser, wrong)).status).toBe(401);
+    expect((await whoami(browser, { "x-api-key": "x", "x-heddle-csrf": csrf })).status).toBe(401);
   });
 
   it("is none where the cookie was changed, doubled or is of the sign-in", async () => {

@@ -119,6 +119,46 @@ it("http/2: two keys in one request are refused", async () => {
   expect((await answer).status).toBe(401);
 });
 
+// holds: sec-one-caller
+it.each(["--http2", "--http1.1"])(
+  "keys: a call with two is refused, by %s",
+  async (version) => {
+    const curl = promisify(execFile);
+    const ask = async (...headers: string[]) => {
+      const at = `https://localhost:${port()}/api/v1/jobs`;
+      const form = "%{stderr}%{http_version} %{http_code}";
+      const flags = ["-s", version, "--cacert", certificateFile, "-w", form, at];
+      return (await curl("curl", [...flags, ...headers.flatMap((each) => ["-H", each])])).stderr;
+    };
+    const spoken = version === "--http2" ? "2" : "1.1";
+    const { adminKey: own } = server;
+    const other = (await server.addKey({ scopes: ["jobs:read"] })).text;
+    const refused = [
+      [`Authorization: Bearer ${own}`, `Authorization: Bearer ${other}`],
+      [`Authorization: Bearer ${other}`, `Authorization: Bearer ${own}`],
+      [`Authorization: Bearer ${own}`, `authorization: Bearer ${own}`],
+      [`Authorization: Bearer ${own}, Bearer ${other}`],
+      [`Authorization: Bearer ${own},${other}`],
+      [`Authorization: Bearer ${own} ${other}`],
+      [`X-Api-Key: ${own}`, `X-Api-Key: ${other}`],
+      [`X-Api-Key: ${own}, ${other}`],
+      [`Authorization: Bearer ${own}`, `X-Api-Key: ${other}`],
+      [`Authorization: Bearer x`, `X-Api-Key: ${own}`],
+    ];
+    for (const headers of refused) {
+      expect(await ask(...headers), headers.join(" | ")).toBe(`${spoken} 401`);
+    }
+    for (const headers of [
+      [`Authorization: Bearer ${other}`],
+      [`X-Api-Key: ${other}`],
+      [`Authorization: Bearer ${own}`, `X-Api-Key: ${own}`],
+    ]) {
+      expect(await ask(...headers), headers.join(" | ")).toBe(`${spoken} 200`);
+    }
+  },
+  300_000,
+);
+
 it("http/2: a client that takes nothing holds a stream back, not the others", async () => {
   const generated = server.dispatch.generatedTokens;
   const session = await open();

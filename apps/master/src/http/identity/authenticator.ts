@@ -108,7 +108,10 @@ function refuseRepeated(rawHeaders: readonly string[]): void {
   }
 }
 
-/** The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. */
+/**
+ * The API key of the headers: a bearer token, or `x-api-key` as Anthropic's clients send it. With
+ * two different ones a proxy could have admitted another caller than this server.
+ */
 export function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["headers"]): string {
   if (!authorization && typeof apiKey === "string" && apiKey !== "") return apiKey;
   if (!authorization) {
@@ -118,6 +121,11 @@ export function tokenOf({ authorization, "x-api-key": apiKey }: FastifyRequest["
   const token = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
   if (token === undefined) {
     const message = "The Authorization header is not of the form `Bearer <API_KEY>`.";
+    throw new AppError("invalid_api_key", message);
+  }
+  if (apiKey && apiKey !== token) {
+    const message =
+      "The headers `authorization` and `x-api-key` name two callers: send one of them.";
     throw new AppError("invalid_api_key", message);
   }
   return token;
