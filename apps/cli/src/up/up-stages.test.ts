@@ -7,12 +7,9 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { freePorts } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import type { Model } from "@heddle/contracts/api/models";
-import {
-  byteVocabulary,
-  FIRST_BYTE_TOKEN,
-  writeLlamaModel,
-} from "@heddle/engines/gguf/llama-model";
+import { FIRST_BYTE_TOKEN } from "@heddle/engines/gguf/llama-model";
 import { SHAPE } from "@heddle/engines/gguf/tiny-model";
+import { writeLargeModel } from "@heddle/engines/testing/large-model";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
@@ -32,7 +29,6 @@ const LETTERS = Object.fromEntries(
   Array.from({ length: 26 }, (_, i) => [String(FIRST_BYTE_TOKEN + 97 + i), 100]),
 );
 const MAX_TOKENS = 16;
-const PIECE_ROWS = 64;
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-up-stages-"));
 const data = join(folder, "data");
@@ -41,41 +37,9 @@ let up: DrivenProcess;
 let openai: OpenAI;
 let api: (path: string) => Promise<unknown>;
 
-/** Pieces of a tensor, all with the same few random rows. */
-function* pieces(columns: number, rows: number, values: Float32Array): Generator<Float32Array> {
-  for (let at = 0; at < rows; at += PIECE_ROWS) {
-    yield values.subarray(0, Math.min(PIECE_ROWS, rows - at) * columns);
-  }
-}
-
-async function writeLargeModel(): Promise<void> {
-  let state = 7;
-  const random = () => {
-    state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
-    return state / 2 ** 30 - 1;
-  };
-  await writeLlamaModel(file, {
-    name: "large random model",
-    shape: SIZES,
-    vocabulary: byteVocabulary([[" ", "t"]]),
-    type: "F32",
-    weights: (name, columns, rows) => {
-      if (name.endsWith("_norm")) return new Float32Array(columns).fill(1);
-      const scale = 1.7 / Math.sqrt(columns);
-      const values = Float32Array.from({ length: columns * Math.min(rows, PIECE_ROWS) }, () =>
-        Math.fround(scale * random()),
-      );
-      const own = Float32Array.from({ length: rows > 4_096 ? 0 : columns * rows }, () =>
-        Math.fround(scale * random()),
-      );
-      return own.length > 0 && columns <= 4_096 ? own : pieces(columns, rows, values);
-    },
-  });
-}
-
 beforeAll(async () => {
   if (!IS_ASKED) return;
-  await writeLargeModel();
+  await writeLargeModel(file, SIZES);
   const port = await freePorts([0, 1_000]);
   const flags = ["--workers", "4", "--worker-memory", `${WORKER_MIB}`, "--port", `${port}`];
   const places = ["--data", data, "--models-cache", join(folder, "cache"), "--model", file];

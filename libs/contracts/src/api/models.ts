@@ -163,7 +163,7 @@ export const registerModelRequest = z
       .enum(PLACEMENT_MODES)
       .optional()
       .describe(
-        "`sharded`: several workers divide the model's blocks. `auto` (default): only a model of known size that is too large for every worker.",
+        "`sharded`: several workers divide the model's blocks. `auto` (default): only for replicas of a model of known size that no single worker can hold.",
       ),
     max_stages: z
       .int()

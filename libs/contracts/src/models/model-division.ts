@@ -17,7 +17,7 @@ export interface GpuSplit {
   readonly mainGpu: number;
 }
 
-/** `sharded`: workers divide the model. `auto`: only where it is too large for each of them. */
+/** `sharded`: workers divide the model. `auto`: only those replicas that no single one can hold. */
 export const PLACEMENT_MODES = ["auto", "whole", "sharded"] as const;
 
 export type PlacementMode = (typeof PLACEMENT_MODES)[number];

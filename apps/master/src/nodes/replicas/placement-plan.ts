@@ -1,5 +1,6 @@
 import type { ReplicaPhase } from "@heddle/contracts/engine";
 import type { DeploymentRecord } from "@heddle/control/state";
+import type { WholeReplicas } from "./replica-split.ts";
 
 /** A worker as placement sees it. */
 export interface PlacementWorker {
@@ -32,22 +33,36 @@ export interface PlacementAction {
  * - Replicas stay where they are; new ones go to workers with the fewest deployments.
  * - A failed replica stays, with its reason, until enough others are ready; unloading it would
  *   forget its failures.
- * - What is in `places` (by deployment or stage of one, then worker) runs only there.
+ * - What is in `places` (by deployment or stage of one, then worker) runs only there; but `whole` are
+ *   replicas of such a deployment that go to other workers.
  * - Deterministic: the same view gives the same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
   all: readonly PlacementWorker[],
   places: ReadonlyMap<string, ReadonlyMap<string, unknown>> = new Map(),
+  whole: ReadonlyMap<string, WholeReplicas> = new Map(),
 ): PlacementAction[] {
   const actions: PlacementAction[] = [];
-  const workers = all.filter((worker) => worker.leaving === undefined);
-  const counts = new Map(workers.map(({ id, replicas }) => [id, replicas.length]));
-  for (const [key, own] of places) actions.push(...scheduled(key, all, own));
+  const counts = new Map(all.map(({ id, replicas }) => [id, replicas.length]));
+  for (const [key, own] of places) {
+    const isOther = ({ id }: PlacementWorker) => !own.has(id) && whole.get(key)?.workers.has(id);
+    actions.push(
+      ...scheduled(
+        key,
+        all.filter((worker) => !isOther(worker)),
+        own,
+      ),
+    );
+  }
   for (const [deployment, { replicas }] of deployments) {
-    if (places.has(deployment)) continue;
-    actions.push(...leavers(deployment, all));
-    const wanted = replicas === "every-worker" ? workers.length : replicas;
+    const own = places.get(deployment);
+    const beside = whole.get(deployment);
+    if (own && !beside) continue;
+    const able = all.filter(({ id }) => !beside || (beside.workers.has(id) && !own?.has(id)));
+    actions.push(...leavers(deployment, able));
+    const workers = able.filter((worker) => worker.leaving === undefined);
+    const wanted = beside?.wanted ?? (replicas === "every-worker" ? workers.length : replicas);
     const ranked = rankWorkers(workers, deployment, counts);
     const ready = workers.filter((worker) => phaseOn(worker, deployment) === "ready").length;
     let placed = 0;

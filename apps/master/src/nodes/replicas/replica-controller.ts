@@ -15,7 +15,7 @@ import { type LoadBlocker, loadBlocker, modelMemory } from "../machine-offers.ts
 import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 import { stagedDeployment } from "./staged-replica.ts";
-import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
+import { type StageCandidate, type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** Within this time figures of replicas, and commands that place nothing, are looked at. */
@@ -89,7 +89,7 @@ export class ReplicaController {
   /** By scheduled deployment, then worker: the places. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
   readonly #staged: StagedReplicas;
-  #stages: StagePlaces = new Map();
+  #divided: StagedPlacement = { places: new Map(), whole: new Map() };
   /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
@@ -137,7 +137,7 @@ export class ReplicaController {
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
-    this.#stages = this.#staged.places(deployments, this.#candidates(workers), isLeader);
+    this.#divided = this.#staged.places(deployments, this.#candidates(workers), isLeader);
     this.#registry.divisionFailures = this.#staged.failures();
     this.#forgetGone();
     let blocker: LoadBlocker | undefined;
@@ -148,7 +148,8 @@ export class ReplicaController {
     const plan = planPlacement(
       deployments,
       workers.map((worker) => this.#view(worker, hasRoom)),
-      new Map<string, ReadonlyMap<string, unknown>>([...this.#places, ...this.#stages]),
+      new Map<string, ReadonlyMap<string, unknown>>([...this.#places, ...this.#divided.places]),
+      this.#divided.whole,
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {
@@ -271,8 +272,9 @@ export class ReplicaController {
 
   /** The specification for the worker, with the device from the scheduler, if any. */
   #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
-    const stages = this.#stages.get(deployment);
-    if (stages) return stages.get(id);
+    const stages = this.#divided.places.get(deployment);
+    const stage = stages?.get(id);
+    if (stage || (stages && !this.#divided.whole.get(deployment)?.workers.has(id))) return stage;
     const record = this.#control.state.deployments.get(deployment);
     const places = this.#places.get(deployment);
     if (!record || !places) return record?.spec;

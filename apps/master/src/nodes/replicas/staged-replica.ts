@@ -1,5 +1,5 @@
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
-import type { ModelStage, StagePeer } from "@heddle/contracts/models/model-division";
+import type { ModelStage, PlacementMode, StagePeer } from "@heddle/contracts/models/model-division";
 import type { DeploymentRecord } from "@heddle/control/state";
 
 /** Stages of a model whose deployment sets no bound. */
@@ -107,18 +107,13 @@ export function maxStagesOf({ placement }: LlamaDeployment): number {
 }
 
 /**
- * Whether workers are to divide the deployment: where it asks for that, or leaves it open and is too
- * large for each of them. `largestBytes` is the memory of the worker that has most.
+ * Whether workers divide a deployment's replicas: all of them, none, or those that no single worker
+ * can hold.
  */
-export function isDivided(
-  { spec, resources }: DeploymentRecord,
-  largestBytes: () => number,
-): boolean {
-  if (spec.engine !== "llama" || resources) return false;
-  if (spec.options.device !== undefined && spec.options.device !== "cpu") return false;
+export function divisionOf({ spec, resources }: DeploymentRecord): PlacementMode {
+  if (spec.engine !== "llama" || resources) return "whole";
+  if (spec.options.device !== undefined && spec.options.device !== "cpu") return "whole";
   const { placement, weights } = spec;
-  if (placement && placement.mode !== "auto") return placement.mode === "sharded";
-  if (weights.sizeBytes === undefined) return false;
-  const largest = largestBytes();
-  return largest > 0 && weights.sizeBytes > largest;
+  if (placement && placement.mode !== "auto") return placement.mode;
+  return weights.sizeBytes === undefined ? "whole" : "auto";
 }

@@ -1,4 +1,4 @@
-// holds: shard-workers
+// holds: shard-workers, shard-mixed
 
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
@@ -6,6 +6,7 @@ import type { DeploymentRecord } from "@heddle/control/state";
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import { expect, test } from "vitest";
 import type { AttachedNode } from "../attached-node.ts";
+import { type PlacementWorker, planPlacement } from "./placement-plan.ts";
 import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
 
 const SPEC: LlamaDeployment = {
@@ -27,7 +28,9 @@ class Bench {
   /** What they report: all that they had to load. */
   readonly #reports = new Map<string, ReplicaStatus>();
   readonly staged = this.leader();
+  #actions: ReturnType<typeof planPlacement> = [];
   spec = SPEC;
+  replicas = 1;
 
   constructor(...names: string[]) {
     for (const name of names) this.add(name);
@@ -61,14 +64,45 @@ class Bench {
 
   async places(staged = this.staged, isLeader = true): Promise<StagePlaces> {
     const deployments = new Map<string, DeploymentRecord>([
-      ["m", { spec: this.spec, replicas: 1 }],
+      ["m", { spec: this.spec, replicas: this.replicas }],
     ]);
-    const all = () => staged.places(deployments, [...this.workers.values()], isLeader);
+    const all = () => {
+      const { places, whole } = staged.places(deployments, [...this.workers.values()], isLeader);
+      this.#actions = planPlacement(deployments, this.#views(), places, whole);
+      return places;
+    };
     all();
     // A plan comes later.
     await Promise.resolve().then(() => undefined);
     await new Promise((resolve) => setImmediate(resolve));
     return all();
+  }
+
+  /** What the workers are to do, without stages. */
+  get actions(): readonly string[] {
+    return this.#actions
+      .filter(({ deployment }) => deployment === "m")
+      .map(({ type, worker }) => `${type} ${worker}`);
+  }
+
+  #views(): PlacementWorker[] {
+    return [...this.workers.values()].map(({ node: { id }, leaving }) => {
+      const replicas = [...this.#reports]
+        .filter(([at]) => at.endsWith(`@${id}`))
+        .map(([, report]) => report);
+      return { id, leaving, memoryBytes: 0, replicas };
+    });
+  }
+
+  /** The worker has the whole model. */
+  loadWhole(node: string): void {
+    const pulled = { pulledBytes: 0, totalBytes: 0 };
+    const status = { deployment: "m", phase: "ready", message: "", load: emptyLoad } as const;
+    this.#reports.set(`m@${node}`, { ...status, ...pulled });
+  }
+
+  unload(node: string): void {
+    this.#reports.delete(`m@${node}`);
   }
 
   /** The workers report what they have to load. */
@@ -224,4 +258,79 @@ test("staged replicas: auto divides what no worker holds, and says what is missi
   alone.nowMs += LATER_MS;
   await alone.places();
   expect(alone.staged.failures().get("m")).toMatch(/1 workers are there .* it needs two/);
+});
+
+/** Workers that divide the model, and one that can hold it. */
+async function mixedBench(): Promise<Bench> {
+  const bench = new Bench("a", "b", "c");
+  bench.add("large", undefined, 2_000);
+  bench.spec = { ...SPEC, placement: undefined };
+  bench.replicas = 2;
+  bench.nowMs = LATER_MS;
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  return bench;
+}
+
+test("staged replicas: auto divides those replicas that no single worker can hold", async () => {
+  const bench = await mixedBench();
+  const places = await bench.places();
+  expect(nodesOf(places)).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+  expect(bench.actions).toEqual(["load c", "load large"]);
+  bench.load(places);
+  bench.loadWhole("large");
+  expect(nodesOf(await bench.places())).toEqual(nodesOf(places));
+  expect(bench.actions).toEqual([]);
+  // A new leader finds both, and changes nothing.
+  const next = bench.leader();
+  expect(nodesOf(await bench.places(next))).toEqual(nodesOf(places));
+  expect(bench.actions).toEqual([]);
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: of fewer, whole ones stay; a divided one stays until they are ready", async () => {
+  const bench = await mixedBench();
+  bench.load(await bench.places());
+  bench.loadWhole("large");
+  bench.replicas = 1;
+  expect(nodesOf(await bench.places())).toEqual([]);
+  expect(bench.actions).toEqual(["unload c"]);
+  bench.unload("c");
+  expect(await bench.places()).toEqual(new Map());
+  expect(bench.actions).toEqual([]);
+  const other = await mixedBench();
+  other.load(await other.places());
+  other.replicas = 1;
+  expect(nodesOf(await other.places())).toContain("m c");
+  expect(other.actions).toEqual([]);
+});
+
+test("staged replicas: a worker that can hold the model gets no stage of it", async () => {
+  const bench = await mixedBench();
+  const before = await bench.places();
+  bench.load(before);
+  bench.loadWhole("large");
+  bench.add("a", "drained");
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(nodesOf(before));
+  bench.add("d");
+  bench.load(await bench.places());
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+  expect(bench.actions).toEqual([]);
+});
+
+test("staged replicas: where the large worker leaves, others divide its replica too", async () => {
+  const bench = await mixedBench();
+  bench.load(await bench.places());
+  bench.loadWhole("large");
+  for (const name of ["d", "e", "f"]) bench.add(name);
+  bench.add("large", "drained", 2_000);
+  await bench.places();
+  expect(bench.actions).toEqual(["unload large"]);
+  bench.unload("large");
+  await bench.places();
+  expect(nodesOf(await bench.places())).toEqual([
+    ...["m c", "m f", "m#c/0 a", "m#c/1 b", "m#f/0 d", "m#f/1 e"],
+  ]);
+  expect(bench.actions).toEqual(["load f"]);
 });

@@ -9,7 +9,13 @@ import type { DeploymentRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
 import type { AttachedNode } from "../attached-node.ts";
 import {
-  isDivided,
+  holdsWhole,
+  type ReplicaSplit,
+  splitReplicas,
+  type WholeReplicas,
+} from "./replica-split.ts";
+import {
+  divisionOf,
   maxStagesOf,
   placedStages,
   reportedReplica,
@@ -31,6 +37,13 @@ const MAX_WORKERS = 16;
 
 /** By key of a deployment or stage, then node: what the worker is to load. */
 export type StagePlaces = ReadonlyMap<string, ReadonlyMap<string, DeploymentSpec>>;
+
+/** Where the replicas of models that workers divide go. */
+export interface StagedPlacement {
+  readonly places: StagePlaces;
+  /** By deployment: its whole replicas beside those. */
+  readonly whole: ReadonlyMap<string, WholeReplicas>;
+}
 
 export interface StagedReplicasOptions {
   readonly clock: Clock;
@@ -115,30 +128,36 @@ export class StagedReplicas {
     deployments: ReadonlyMap<string, DeploymentRecord>,
     candidates: readonly StageCandidate[],
     isLeader: boolean,
-  ): StagePlaces {
+  ): StagedPlacement {
     const nowMs = this.#options.clock.monotonicMs();
     if (isLeader) this.#leaderSinceMs ??= nowMs;
     const adoptsMs = isLeader ? (this.#leaderSinceMs ?? 0) + ADOPTS_MS - nowMs : 0;
     const byId = new Map(candidates.map((each) => [each.node.id, each]));
     const places = new Map<string, Map<string, DeploymentSpec>>();
+    const whole = new Map<string, WholeReplicas>();
     for (const [key, record] of deployments) {
       const { spec } = record;
-      const divides = this.#divides(record, candidates);
-      // Until the workers' memory is known it is placed neither whole nor divided.
-      if (divides === undefined) places.set(key, new Map());
-      if (spec.engine !== "llama" || !divides) {
+      if (spec.engine !== "llama" || divisionOf(record) === "whole") {
         this.#divisions.delete(key);
         continue;
       }
       const division = this.#division(key);
       const adopts = adoptsMs > 0 && !division.isSettled;
       if (adopts) this.#adopt(division, spec, candidates);
-      this.#mend(division, spec, byId);
-      const wanted = typeof record.replicas === "number" ? record.replicas : 1;
-      division.replicas.splice(wanted);
-      if (isLeader && division.replicas.length < wanted) {
+      const split = this.#split(record, division, candidates);
+      // Until the workers' memory is known it is placed neither whole nor divided.
+      if (!split) places.set(key, new Map());
+      if (!split?.divided && !split?.whole) {
+        this.#divisions.delete(key);
+        continue;
+      }
+      if (split.whole) whole.set(key, split.whole);
+      const free = new Map([...byId].filter(([id]) => !split.whole?.workers.has(id)));
+      this.#mend(division, spec, byId, free);
+      division.replicas.splice(split.divided);
+      if (isLeader && division.replicas.length < split.divided) {
         if (adopts) this.#again(adoptsMs);
-        else this.#plan(division, spec, byId);
+        else this.#plan(division, spec, free);
       }
       places.set(key, new Map());
       for (const replica of division.replicas) this.#place(places, replica, byId);
@@ -148,32 +167,28 @@ export class StagedReplicas {
     for (const key of this.#unknownSinceMs.keys())
       if (!deployments.has(key)) this.#unknownSinceMs.delete(key);
     this.#forget(places);
-    return places;
+    return { places, whole };
   }
 
-  /**
-   * Once divided or whole, a deployment without a wish stays so while a worker has it. Undefined for a
-   * short time where the memory of no worker is known, which decides.
-   */
-  #divides(record: DeploymentRecord, candidates: readonly StageCandidate[]): boolean | undefined {
-    const { spec } = record;
-    if (spec.engine === "llama" && (spec.placement?.mode ?? "auto") === "auto") {
-      const held = candidates.flatMap(({ node }) => node.replica(spec.key) ?? []);
-      if (held.length > 0) return held.some(({ stage }) => stage);
-      if (this.#divisions.get(spec.key)?.replicas.length) return true;
+  /** Undefined for a short time where the memory of no worker is known, which decides. */
+  #split(
+    record: DeploymentRecord,
+    { replicas }: Division,
+    candidates: readonly StageCandidate[],
+  ): ReplicaSplit | undefined {
+    const { key } = record.spec;
+    const isPlaced = replicas.length > 0 || candidates.some(({ node }) => holdsWhole(node, key));
+    const isKnown = candidates.some(({ memoryBytes }) => memoryBytes(key) !== undefined);
+    if (isPlaced || isKnown || candidates.length === 0) {
+      this.#unknownSinceMs.delete(key);
+      return splitReplicas(record, candidates, replicas);
     }
-    const known = candidates.flatMap(({ memoryBytes }) => memoryBytes(spec.key) ?? []);
-    const most = known.length > 0 ? Math.max(...known) : Number.POSITIVE_INFINITY;
-    if (known.length > 0) this.#unknownSinceMs.delete(spec.key);
-    else if (candidates.length > 0 && isDivided(record, () => 1)) {
-      const nowMs = this.#options.clock.monotonicMs();
-      const sinceMs = this.#unknownSinceMs.get(spec.key) ?? nowMs;
-      this.#unknownSinceMs.set(spec.key, sinceMs);
-      const leftMs = sinceMs + KNOWN_MS - nowMs;
-      if (leftMs > 0) this.#again(leftMs);
-      if (leftMs > 0) return undefined;
-    }
-    return isDivided(record, () => most);
+    const nowMs = this.#options.clock.monotonicMs();
+    const sinceMs = this.#unknownSinceMs.get(key) ?? nowMs;
+    this.#unknownSinceMs.set(key, sinceMs);
+    const leftMs = sinceMs + KNOWN_MS - nowMs;
+    if (leftMs > 0) this.#again(leftMs);
+    return leftMs > 0 ? undefined : splitReplicas(record, candidates, replicas);
   }
 
   #division(key: string): Division {
@@ -205,17 +220,18 @@ export class StagedReplicas {
     }
   }
 
-  /** Gives the stages of lost workers to others; a replica for which that cannot be done is dropped. */
+  /** Gives the stages of lost workers to free ones; a replica for which that cannot be done is dropped. */
   #mend(
     division: Division,
     spec: LlamaDeployment,
     candidates: ReadonlyMap<string, StageCandidate>,
+    free: ReadonlyMap<string, StageCandidate>,
   ): void {
     const sound = division.replicas.flatMap((replica) => {
       if (!isDeepStrictEqual(replica.of, spec)) return [];
       const holds = replica.parts.map(({ node }) => this.#hold(candidates.get(node), node));
       if (holds.every((hold) => hold === "firm")) return [replica];
-      return mended(replica, holds, unused(candidates, division.replicas)) ?? [];
+      return mended(replica, holds, unused(free, division.replicas)) ?? [];
     });
     // Their workers report them until they have unloaded them.
     if (sound.length < division.replicas.length) division.isSettled = true;
