@@ -13,6 +13,7 @@ import type { ModelPlan } from "@heddle/engines/shards/plan-model";
 import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
 import type { IndexedModel, WeightsPeer } from "@heddle/engines/shards/weights/stage-weights";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
+import type { JoinedStage } from "./stages/join-peers.ts";
 
 /** The provider's token of the ports. */
 export const ENGINES = Symbol("EnginePorts");
@@ -57,8 +58,8 @@ export type EngineFactory = (start: {
 /** An engine, or the part of one that another worker drives. */
 export interface WorkerEngine extends Engine {
   readonly stage?: StageHost | undefined;
-  /** Joins the stages before the last again, since other workers have them. */
-  rejoin?(): void;
+  /** Other workers have stages before the last: they get the caches, or all begin again. */
+  moveStages?(): void;
 }
 
 /** A stage that is not the last. */
@@ -67,10 +68,19 @@ export interface StageHost {
   readonly build: string;
   /** Serves the frames of this stream, in place of the one before it. */
   join(frames: Duplex): Promise<void>;
+  /** Resolves when the stream has ended; undefined where there is none. */
+  left(): Promise<void> | undefined;
 }
 
-/** Resolves with the streams to all stages before the last; rejects where one does not serve. */
-export type PeerStages = (stage: ModelStage, build: string) => Promise<readonly Duplex[]>;
+/**
+ * Resolves with the streams to all stages before the last, also those that are open already; rejects
+ * where one does not serve.
+ */
+export type PeerStages = (
+  stage: ModelStage,
+  build: string,
+  joined: readonly JoinedStage[],
+) => Promise<readonly JoinedStage[]>;
 
 /** What a worker does for models that workers divide. */
 export interface StagePorts {

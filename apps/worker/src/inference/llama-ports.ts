@@ -111,6 +111,6 @@ function withReasoning(engine: WorkerEngine, template: string): WorkerEngine {
     cancel: (id) => engine.cancel(id),
     load: () => engine.load(),
     close: () => engine.close(),
-    rejoin: () => engine.rejoin?.(),
+    moveStages: () => engine.moveStages?.(),
   };
 }

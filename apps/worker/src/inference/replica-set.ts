@@ -20,6 +20,8 @@ import {
 
 /** The most deployments of one worker. */
 const MAX_REPLICAS = 64;
+/** How long a stage that is unloaded waits for its driver, which may move its cache. */
+const DRIVEN_GRACE_MS = 60_000;
 
 /** The deployments of this node, one engine each. */
 export class ReplicaSet {
@@ -108,6 +110,14 @@ export class ReplicaSet {
     void replica.retire(graceMs).then(async () => {
       if (this.#replicas.get(key) === replica) await this.unload(key);
     });
+  }
+
+  /** As a master asks for it: a stage goes when its driver has left it, which may move its cache first. */
+  async release(key: string, graceMs: number): Promise<void> {
+    const drivenMs = this.#replicas.get(key)?.isDriven ? DRIVEN_GRACE_MS : 0;
+    const ms = Math.max(graceMs, drivenMs);
+    if (ms > 0) this.retire(key, ms);
+    else await this.unload(key);
   }
 
   /** Resolves when the engine is gone; unknown keys are a no-op. */

@@ -125,7 +125,7 @@ export class Replica {
     const same = { ...spec, stage: { ...after, peers: before.peers } };
     if (!isDeepStrictEqual(same, this.#spec)) return false;
     this.#spec = spec;
-    this.#engine?.rejoin?.();
+    this.#engine?.moveStages?.();
     return true;
   }
 
@@ -151,13 +151,22 @@ export class Replica {
     return this.#onEmpty !== undefined;
   }
 
-  /** Takes no further requests; resolves when the open ones have ended, or after the grace. */
+  /** Whether it is a stage that another worker drives now. */
+  get isDriven(): boolean {
+    return this.#engine?.stage?.left() !== undefined;
+  }
+
+  /**
+   * Takes no further requests; resolves when the open ones have ended and no other worker drives it, or
+   * after the grace.
+   */
   async retire(graceMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onEmpty = resolve;
     if (this.#phase === "ready") this.#setPhase("unloading", "its open requests end first");
-    if (this.#calls.size === 0) return;
-    await Promise.race([promise, delay(graceMs, undefined, { ref: false })]);
+    if (this.#calls.size === 0) resolve();
+    const ended = Promise.all([promise, this.#engine?.stage?.left()]);
+    await Promise.race([ended, delay(graceMs, undefined, { ref: false })]);
   }
 
   /** The stage that another worker drives, and the name of that worker. */

@@ -44,8 +44,7 @@ export class ReplicasController implements OnApplicationShutdown {
 
   @GrpcCall(workerModelsService, "Unload")
   async unload({ deployment, graceMs }: UnloadRequest__Output): Promise<UnloadReply> {
-    if (graceMs > 0) this.#replicas.retire(deployment, graceMs);
-    else await this.#replicas.unload(deployment);
+    await this.#replicas.release(deployment, graceMs);
     return {};
   }
 

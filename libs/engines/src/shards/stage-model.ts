@@ -6,6 +6,8 @@ import { type Llama, openBindings } from "../llama/native/bindings.ts";
 import { setDevices } from "../llama/native/device-split.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
 import { findNativeLibrary } from "../llama/native/native-library.ts";
+import { CacheMover } from "./cache-mover.ts";
+import { CellTable } from "./cell-table.ts";
 import type { CutRule } from "./cut-rules.ts";
 import { openTapLibrary, type ResidualTap } from "./residual-tap.ts";
 import { GivenAdapters } from "./ring/adapter-frames.ts";
@@ -56,12 +58,14 @@ export class StageModel implements KvSequences {
   readonly rowLength: number;
   readonly vocabularySize: number;
   readonly adapters: GivenAdapters;
+  readonly mover: CacheMover;
   readonly #llama: Llama;
   readonly #model: Pointer;
   readonly #context: Pointer;
   readonly #memory: Pointer;
   readonly #tap: ResidualTap | undefined;
   readonly #batch: Batch;
+  readonly #cells = new CellTable();
 
   private constructor(options: StageOptions, { llama, model, tap, context }: Opened) {
     this.#llama = llama;
@@ -73,6 +77,8 @@ export class StageModel implements KvSequences {
     this.vocabularySize = llama.vocab_n_tokens(llama.model_get_vocab(model));
     const rows = rowMemory(options.batchTokens, this.rowLength);
     this.adapters = new GivenAdapters({ llama, model, context }, options);
+    const cache = { llama, context, memory: this.#memory, window: llama.model_n_swa(model) };
+    this.mover = new CacheMover(cache, this.#cells, options.maxSequences);
     this.#batch = new Batch(options.batchTokens, options.maxSequences, rows);
   }
 
@@ -106,6 +112,7 @@ export class StageModel implements KvSequences {
       this.#batch.add(token, position, sequence, output && givesLogits);
     }
     if (!this.#decode(hidden)) throw new AppError("engine_failed", "the shard's cache is full");
+    for (const { sequence, position } of rows) this.#cells.add(sequence, position);
   }
 
   /** The same for rows of a frame, of which none gives logits; false where no cells are free. */
@@ -115,7 +122,12 @@ export class StageModel implements KvSequences {
       const [token = 0, position = 0, sequence = 0] = rows.subarray(at, at + ROW_NUMBERS);
       this.#batch.add(token, position, sequence, false);
     }
-    return this.#decode(hidden.length > 0 ? hidden : undefined);
+    if (!this.#decode(hidden.length > 0 ? hidden : undefined)) return false;
+    for (let at = 0; at < rows.length; at += ROW_NUMBERS) {
+      const [position = 0, sequence = 0] = rows.subarray(at + 1, at + ROW_NUMBERS);
+      this.#cells.add(sequence, position);
+    }
+    return true;
   }
 
   #decode(hidden: Float32Array | undefined): boolean {
@@ -142,15 +154,18 @@ export class StageModel implements KvSequences {
 
   remove(sequence: number, begin: number, end: number): void {
     this.#llama.memory_seq_rm(this.#memory, sequence, begin, end);
+    this.#cells.remove(sequence, begin, end);
   }
 
   copy(from: number, to: number, begin: number, end: number): void {
     this.#llama.memory_seq_cp(this.#memory, from, to, begin, end);
+    this.#cells.copy(from, to, begin, end);
   }
 
   /** Forgets all tokens and adapters. */
   clear(): void {
     this.adapters.clear();
+    this.#cells.clear();
     this.#llama.memory_seq_rm(this.#memory, -1, -1, -1);
   }
 

@@ -49,7 +49,8 @@ describe("a model with whole and divided replicas", () => {
     const reply = await cluster.request(method, `/api/v1/models${path}`, body);
     expect(await reply.text()).toContain('"object":"model"');
   };
-  const scale = (count: number) => post("PUT", `/${ID}/scaling`, { scaling: { min: count, max: count } });
+  const scale = (count: number) =>
+    post("PUT", `/${ID}/scaling`, { scaling: { min: count, max: count } });
   const answer = async (prompt: string) => {
     const asked = { model: ID, prompt, max_tokens: 8, temperature: 0, logit_bias: NO_END };
     return (await cluster.openai.completions.create(asked)).choices[0]?.text;

@@ -1,4 +1,4 @@
-// holds: shard-workers
+// holds: shard-workers, shard-moves
 
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -173,14 +173,18 @@ describe("a model that workers divide", () => {
     expect(lost).not.toContain(now[1]);
   });
 
-  it("moves the stage of a worker that is drained", async () => {
+  it("moves the stage of a worker that is drained, with its cache", async () => {
     const [first = "", killed, last] = await stageNodes();
+    const before = await cluster.openai.completions.create(ask(ID, 3));
     await cluster.startWorker([], `worker-${spareIndex(await stageNodes()) + 1}`);
     await cluster.request("POST", `/api/v1/workers/${first}/drain`, {});
     await eventually(async () => !(await stageNodes()).includes(first));
     expect((await stageNodes()).slice(1)).toEqual([killed, last]);
     await ready(ID);
-    expect((await answer(ID, 2))?.text).not.toBe("");
+    const after = await cluster.openai.completions.create(ask(ID, 3));
+    expect(after.choices[0]?.text).toBe(before.choices[0]?.text);
+    const { cached_tokens: cached = 0 } = after.usage?.prompt_tokens_details ?? {};
+    expect(cached).toBeGreaterThan(10);
   });
 
   it("says what is missing where it does not fit", async () => {

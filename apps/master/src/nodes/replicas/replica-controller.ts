@@ -14,8 +14,8 @@ import { leaving } from "../leaving.ts";
 import { type LoadBlocker, loadBlocker, modelMemory } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
-import { stagedDeployment } from "./staged-replica.ts";
-import { type StageCandidate, type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
+import { type StageCandidate, stagedDeployment } from "./staged-replica.ts";
+import { type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** Within this time figures of replicas, and commands that place nothing, are looked at. */

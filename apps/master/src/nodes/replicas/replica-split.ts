@@ -1,6 +1,5 @@
 import type { DeploymentRecord } from "@heddle/control/state";
-import { divisionOf, type StagedReplica } from "./staged-replica.ts";
-import type { StageCandidate } from "./staged-replicas.ts";
+import { divisionOf, type StageCandidate, type StagedReplica } from "./staged-replica.ts";
 
 /** Replicas that single workers hold, beside those that several divide. */
 export interface WholeReplicas {

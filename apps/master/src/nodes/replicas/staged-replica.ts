@@ -1,9 +1,18 @@
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ModelStage, PlacementMode, StagePeer } from "@heddle/contracts/models/model-division";
 import type { DeploymentRecord } from "@heddle/control/state";
+import type { AttachedNode } from "../attached-node.ts";
 
 /** Stages of a model whose deployment sets no bound. */
 const DEFAULT_MAX_STAGES = 8;
+
+/** A worker that may get a stage. */
+export interface StageCandidate {
+  readonly node: Pick<AttachedNode, "id" | "replica" | "link" | "register">;
+  readonly leaving: "draining" | "drained" | undefined;
+  /** Memory for replicas of a deployment, beside what else holds some; undefined if not known yet. */
+  readonly memoryBytes: (deployment: string) => number | undefined;
+}
 
 /** What a stage needs to know of another one's worker. */
 interface StageNode {

@@ -7,7 +7,8 @@ import { emptyLoad } from "@heddle/rpc/node-codec";
 import { expect, test } from "vitest";
 import type { AttachedNode } from "../attached-node.ts";
 import { type PlacementWorker, planPlacement } from "./placement-plan.ts";
-import { type StageCandidate, StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
+import type { StageCandidate } from "./staged-replica.ts";
+import { StagedReplicas, type StagePlaces } from "./staged-replicas.ts";
 
 const SPEC: LlamaDeployment = {
   key: "m",
@@ -288,7 +289,7 @@ test("staged replicas: auto divides those replicas that no single worker can hol
   expect(bench.plans).toBe(1);
 });
 
-test("staged replicas: of fewer, whole ones stay; a divided one stays until they are ready", async () => {
+test("staged replicas: of fewer, ready whole ones stay, else the divided ones", async () => {
   const bench = await mixedBench();
   bench.load(await bench.places());
   bench.loadWhole("large");
@@ -330,7 +331,12 @@ test("staged replicas: where the large worker leaves, others divide its replica 
   bench.unload("large");
   await bench.places();
   expect(nodesOf(await bench.places())).toEqual([
-    ...["m c", "m f", "m#c/0 a", "m#c/1 b", "m#f/0 d", "m#f/1 e"],
+    "m c",
+    "m f",
+    "m#c/0 a",
+    "m#c/1 b",
+    "m#f/0 d",
+    "m#f/1 e",
   ]);
   expect(bench.actions).toEqual(["load f"]);
 });

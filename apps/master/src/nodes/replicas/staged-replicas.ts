@@ -7,7 +7,6 @@ import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { DeploymentRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
-import type { AttachedNode } from "../attached-node.ts";
 import {
   holdsWhole,
   type ReplicaSplit,
@@ -19,6 +18,7 @@ import {
   maxStagesOf,
   placedStages,
   reportedReplica,
+  type StageCandidate,
   type StagedReplica,
   type StagePart,
 } from "./staged-replica.ts";
@@ -51,14 +51,6 @@ export interface StagedReplicasOptions {
   readonly log: Log;
   /** Called when the places may have changed. */
   readonly onChange: () => void;
-}
-
-/** A worker that may get a stage. */
-export interface StageCandidate {
-  readonly node: Pick<AttachedNode, "id" | "replica" | "link" | "register">;
-  readonly leaving: "draining" | "drained" | undefined;
-  /** Memory for replicas of a deployment, beside what else holds some; undefined if not known yet. */
-  readonly memoryBytes: (deployment: string) => number | undefined;
 }
 
 /**

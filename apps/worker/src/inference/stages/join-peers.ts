@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import { isDeepStrictEqual } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import type { ModelStage, StagePeer } from "@heddle/contracts/models/model-division";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -10,20 +11,34 @@ import { firstMessage, frameStream } from "./frame-stream.ts";
 /** A stage that is loaded answers at once. */
 const OPEN_MS = 10_000;
 
+/** A stage, and the frames of a stream to it. */
+export interface JoinedStage {
+  readonly peer: StagePeer;
+  readonly frames: Duplex;
+}
+
 /**
- * Opens a stream to each stage before the last, in order. `build` is what all stages must have in
- * common. Rejects with the first failure, which names the stage; no stream is left open then.
+ * Opens a stream to each stage before the last, in order, but for those to which one of `joined` is
+ * open. `build` is what all stages must have in common. Rejects with the first failure, which names the
+ * stage; no new stream is left open then.
  */
 export async function joinPeers(
   { peers }: ModelStage,
   build: string,
   credentials: NodeCredentials,
-): Promise<readonly Duplex[]> {
-  const joined = await Promise.allSettled(peers.map((peer) => joinPeer(peer, build, credentials)));
-  const open = joined.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
-  const failed = joined.find((each) => each.status === "rejected");
-  if (!failed) return open;
-  for (const stream of open) stream.destroy();
+  joined: readonly JoinedStage[] = [],
+): Promise<readonly JoinedStage[]> {
+  const open = joined.filter(({ frames }) => !frames.destroyed);
+  const joins = await Promise.allSettled(
+    peers.map(async (peer) => {
+      const same = open.find((each) => isDeepStrictEqual(each.peer, peer));
+      return same ?? { peer, frames: await joinPeer(peer, build, credentials) };
+    }),
+  );
+  const failed = joins.find((each) => each.status === "rejected");
+  const all = joins.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+  if (!failed) return all;
+  for (const each of all) if (!open.includes(each)) each.frames.destroy();
   throw failed.reason;
 }
 

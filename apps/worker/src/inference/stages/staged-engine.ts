@@ -14,6 +14,7 @@ import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
 import { StageTimes } from "@heddle/engines/shards/ring/stage-times";
 import { indexOfShard } from "@heddle/engines/shards/weights/stage-folder";
 import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
+import type { JoinedStage } from "./join-peers.ts";
 
 type EngineStart = Omit<Parameters<EngineFactory>[0], "spec" | "modelPath">;
 
@@ -51,7 +52,8 @@ export async function startStagedEngine(
     start: { path, rule, threads, kvTokens, maxSequences, from: stage.from, to: stage.to },
     driver: stage.driver,
   });
-  return Object.assign(engine, { stage: { build, join: (frames: Duplex) => engine.join(frames) } });
+  const join = (frames: Duplex) => engine.join(frames);
+  return Object.assign(engine, { stage: { build, join, left: () => engine.left() } });
 }
 
 interface Driver {
@@ -66,11 +68,11 @@ async function startDriver(
   { options, stage, path, build }: Driver,
   { joinPeers, ...start }: EngineStart,
 ): Promise<WorkerEngine> {
-  let joined: readonly Duplex[] = [];
+  let joined: readonly JoinedStage[] = [];
   const join = async () => {
     if (!joinPeers) throw new AppError("unavailable", "this worker is in no cluster");
-    joined = await joinPeers(start.stage?.() ?? stage, build);
-    return joined;
+    joined = await joinPeers(start.stage?.() ?? stage, build, joined);
+    return joined.map(({ frames }) => frames);
   };
   const connect = (signal: AbortSignal) =>
     retry(join, {
@@ -87,9 +89,11 @@ async function startDriver(
     if (state.isStarted && state.isUp && state.isJoined) start.onRecovered();
   };
   const times = new StageTimes();
+  let hub: StageHub | undefined;
   const onLink = (link: Duplex) => {
-    new StageHub(link, {
+    hub = new StageHub(link, {
       times,
+      connectMoved: join,
       connect: async (signal) => {
         const streams = first;
         first = undefined;
@@ -115,10 +119,7 @@ async function startDriver(
     { count: stage.peers.length, blocks: stage.from, join: onLink },
   );
   state.isStarted = true;
-  const rejoin = () => {
-    for (const stream of joined) stream.destroy();
-  };
-  return Object.assign(timed(engine, times), { rejoin });
+  return Object.assign(timed(engine, times), { moveStages: () => hub?.move() });
 }
 
 /** The engine, whose load has the times of its stage. */

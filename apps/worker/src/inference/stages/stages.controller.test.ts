@@ -21,7 +21,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { ENGINES } from "../engine-ports.ts";
 import { llamaPorts } from "../llama-ports.ts";
 import { ReplicaSet } from "../replica-set.ts";
-import { joinPeers } from "./join-peers.ts";
+import { type JoinedStage, joinPeers } from "./join-peers.ts";
 import { weightsPeer } from "./peer-weights.ts";
 import { StagesController } from "./stages.controller.ts";
 
@@ -70,23 +70,42 @@ interface Joining {
   readonly address?: string;
 }
 
-function joinFirst(options: Joining = {}, credentials?: NodeCredentials) {
+async function joinFirst(options: Joining = {}, credentials?: NodeCredentials) {
+  const [joined] = await joinStage(options, credentials);
+  return joined!.frames;
+}
+
+function joinStage(
+  options: Joining = {},
+  credentials?: NodeCredentials,
+  joined?: readonly JoinedStage[],
+) {
   const { name = "last", build = "one", deployment = "m#0", address = bound.address } = options;
   const peer = { node: "n", address, deployment, from: 2, to: 4, memoryBytes: 0 };
   const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
   const stage = { from: 4, to: 6, driver: name, peers: [peer], memoryBytes: 0, ...sizes };
-  return joinPeers(stage, build, credentials ?? { clusterToken, node: { role: "worker", name } });
+  const own = { clusterToken, node: { role: "worker", name } } as const;
+  return joinPeers(stage, build, credentials ?? own, joined);
 }
 
 test("stages: bytes go both ways, also more than what is buffered", async () => {
-  const [frames] = await joinFirst();
+  const frames = await joinFirst();
   const sent = randomBytes(9 * 2 ** 20);
   const got: Buffer[] = [];
-  frames!.on("data", (bytes: Buffer) => got.push(bytes));
-  frames!.write(sent);
-  while (Buffer.concat(got).length < sent.length) await once(frames!, "data");
+  frames.on("data", (bytes: Buffer) => got.push(bytes));
+  frames.write(sent);
+  while (Buffer.concat(got).length < sent.length) await once(frames, "data");
   expect(Buffer.concat(got).equals(sent)).toBe(true);
-  frames!.destroy();
+  frames.destroy();
+});
+
+test("stages: a stream that is open is joined no second time", async () => {
+  const joined = await joinStage();
+  expect(await joinStage({}, undefined, joined)).toEqual(joined);
+  joined[0]!.frames.destroy();
+  const [again] = await joinStage({}, undefined, joined);
+  expect(again!.frames).not.toBe(joined[0]!.frames);
+  again!.frames.destroy();
 });
 
 test("stages: a partition between two of them ends their stream", async () => {
@@ -99,9 +118,9 @@ test("stages: a partition between two of them ends their stream", async () => {
   const pairs: [Socket, Socket][] = [];
   await once(proxy.listen(0, "127.0.0.1"), "listening");
   const { port } = proxy.address() as AddressInfo;
-  const [frames] = await joinFirst({ address: `127.0.0.1:${port}` });
-  const ended = once(frames!, "close");
-  frames!.write("lost");
+  const frames = await joinFirst({ address: `127.0.0.1:${port}` });
+  const ended = once(frames, "close");
+  frames.write("lost");
   // No packet passes any more, and none says so.
   for (const [near, far] of pairs) {
     near.unpipe(far);
@@ -138,8 +157,8 @@ test("stages: under TLS a certificate shows which worker joins", async () => {
   const server = await serveStages(await certified("first"));
   onTestFinished(() => closeServer(server.server, 0));
   const { address } = server;
-  const [frames] = await joinFirst({ address }, await certified("last"));
-  frames!.destroy();
+  const frames = await joinFirst({ address }, await certified("last"));
+  frames.destroy();
   // Whatever name it gives.
   await expect(joinFirst({ address }, await certified("stranger"))).rejects.toMatchObject({
     code: "permission_denied",

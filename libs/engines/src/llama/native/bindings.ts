@@ -67,6 +67,8 @@ export interface Llama {
   model_n_embd_out(model: Pointer): number;
   model_n_cls_out(model: Pointer): number;
   model_n_layer(model: Pointer): number;
+  /** Of the attention's window; 0 for none. */
+  model_n_swa(model: Pointer): number;
   model_n_head(model: Pointer): number;
   model_n_head_kv(model: Pointer): number;
   model_n_params(model: Pointer): number | bigint;
@@ -158,6 +160,7 @@ const LLAMA_SIGNATURES = [
   "int32_t llama_model_n_embd_out(void* model)",
   "uint32_t llama_model_n_cls_out(void* model)",
   "int32_t llama_model_n_layer(void* model)",
+  "int32_t llama_model_n_swa(void* model)",
   "int32_t llama_model_n_head(void* model)",
   "int32_t llama_model_n_head_kv(void* model)",
   "uint64_t llama_model_n_params(void* model)",

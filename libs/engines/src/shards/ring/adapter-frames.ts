@@ -2,23 +2,16 @@ import { setAdapter } from "../../llama/engine-thread/set-adapter.ts";
 import type { Llama } from "../../llama/native/bindings.ts";
 import type { Pointer } from "../../llama/native/layouts.ts";
 import { type AdaptedShard, loadAdapterPart } from "../adapter-cut.ts";
+import { type BytesFrame, bytesFrame, ComingBytes, FRAME_PART_BYTES } from "./frame-bytes.ts";
 import type { StageFrame } from "./stage-frame.ts";
 
-/** Of a frame, so that all of a file are fewer than what is held while stages join. */
-const PART_BYTES = 16 * 2 ** 20;
-
-/** Gives the stages a part of an adapter's file: its bytes, and the number of those that follow. */
-type AdapterFrame = Pick<StageFrame, "adapter" | "rows" | "hidden">;
+/** Gives the stages a part of an adapter's file. */
+type AdapterFrame = Pick<StageFrame, "adapter"> & BytesFrame;
 
 /** The frames that give all stages a file under a number. Without bytes they forget the number. */
 export function* adapterFrames(adapter: number, file: Uint8Array): Generator<AdapterFrame> {
-  for (let at = 0; ; at += PART_BYTES) {
-    const part = file.subarray(at, at + PART_BYTES);
-    const follow = Math.max(0, file.length - at - part.length);
-    const hidden = new Float32Array(Math.ceil(part.length / 4));
-    new Uint8Array(hidden.buffer).set(part);
-    yield { adapter, rows: Int32Array.of(part.length, follow, 0), hidden };
-    if (follow === 0) return;
+  for (let at = 0; at === 0 || at < file.length; at += FRAME_PART_BYTES) {
+    yield { adapter, ...bytesFrame(file, at) };
   }
 }
 
@@ -30,8 +23,7 @@ export class GivenAdapters {
   readonly #shard: AdaptedShard;
   /** Null where it cannot be used. */
   readonly #loaded = new Map<number, Pointer>();
-  /** Of the file that comes. */
-  #parts: Uint8Array[] = [];
+  readonly #coming = new ComingBytes();
   #applied = "";
 
   constructor(
@@ -44,18 +36,17 @@ export class GivenAdapters {
     this.#shard = shard;
   }
 
-  take({ adapter, rows, hidden }: AdapterFrame): void {
-    const [bytes = 0, follow = 0] = rows;
-    if (bytes === 0 && follow === 0) {
-      this.#forget(adapter);
-      return;
+  /** Whether it was given none, or has forgotten all. */
+  get isEmpty(): boolean {
+    return this.#loaded.size === 0;
+  }
+
+  take({ adapter, ...part }: AdapterFrame): void {
+    const file = this.#coming.take(part);
+    if (file?.length === 0) this.#forget(adapter);
+    else if (file) {
+      this.#loaded.set(adapter, loadAdapterPart(this.#llama, this.#model, file, this.#shard));
     }
-    const { buffer, byteOffset } = hidden;
-    this.#parts.push(new Uint8Array(buffer, byteOffset, bytes).slice());
-    if (follow > 0) return;
-    const file = Buffer.concat(this.#parts);
-    this.#parts = [];
-    this.#loaded.set(adapter, loadAdapterPart(this.#llama, this.#model, file, this.#shard));
   }
 
   /** Before a decode; 0 is the model itself. False where the adapter cannot be used. */
@@ -78,7 +69,7 @@ export class GivenAdapters {
   }
 
   clear(): void {
-    this.#parts = [];
+    this.#coming.clear();
     for (const adapter of [...this.#loaded.keys()]) this.#forget(adapter);
   }
 }

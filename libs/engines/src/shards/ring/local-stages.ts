@@ -22,6 +22,9 @@ export class LocalStages {
   /** As EarlierStages has it. */
   readonly callsAtOnce: number | undefined;
   #stages: readonly StageProcess[] = [];
+  #frames: readonly Duplex[] = [];
+  #moving = 0;
+  #hub: StageHub | undefined;
   #closed = false;
 
   /** In their order. */
@@ -46,12 +49,30 @@ export class LocalStages {
   /** As EarlierStages has it. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
     const connect = (signal: AbortSignal) => this.#start(signal);
-    new StageHub(link, { connect, silenceMs: this.#options.silenceMs });
+    const connectMoved = () => this.#startMoved();
+    this.#hub = new StageHub(link, { connect, connectMoved, silenceMs: this.#options.silenceMs });
   };
+
+  /** Has another process take the place of a stage. */
+  move(stage: number): void {
+    this.#moving = stage;
+    this.#hub?.move();
+  }
 
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all(this.#stages.map((stage) => stage.close()));
+  }
+
+  async #startMoved(): Promise<readonly Duplex[]> {
+    const process = await startStage(this.#starts[this.#moving]!);
+    this.#stages = this.#stages.with(this.#moving, process);
+    this.#frames = this.#frames.with(this.#moving, this.#framesOf(process, this.#moving));
+    return this.#frames;
+  }
+
+  #framesOf({ frames }: StageProcess, stage: number): Duplex {
+    return this.#options.way?.(frames, stage) ?? frames;
   }
 
   async #start(signal: AbortSignal): Promise<readonly Duplex[]> {
@@ -61,8 +82,10 @@ export class LocalStages {
     const stages = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
     this.#stages = stages;
     const failed = settled.find((each) => each.status === "rejected");
-    const { way = (frames: Duplex) => frames } = this.#options;
-    if (!failed && !this.#closed) return stages.map(({ frames }, stage) => way(frames, stage));
+    if (!failed && !this.#closed) {
+      this.#frames = stages.map((stage, at) => this.#framesOf(stage, at));
+      return this.#frames;
+    }
     await Promise.all(stages.map((stage) => stage.close()));
     throw failed?.reason ?? new AppError("cancelled", "the stages were closed");
   }

@@ -78,6 +78,13 @@ export class StageEngine implements Engine {
     pipeline(process.frames, stream, end);
   }
 
+  /** Resolves when the stream that it serves has ended; undefined where it serves none. */
+  left(): Promise<void> | undefined {
+    const stream = this.#stream;
+    if (!stream || stream.destroyed) return undefined;
+    return new Promise((resolve) => stream.once("close", resolve));
+  }
+
   /** Bytes that are no frames end the stage where it reads them. */
   #watchFrames(coming: Duplex, leaving: Duplex): void {
     this.#times.restart();

@@ -44,6 +44,10 @@ const STAGE_LOST = 2;
 export const STAGE_GIVES = 3;
 /** A stage cannot use the adapter, and none keeps the rows. */
 export const STAGE_UNFIT = 4;
+/** Asks one stage for a part of its cache: in place of a row the sequence's index and the first byte. */
+export const STAGE_SAVES = 5;
+/** The answer, which gives another stage the part, with the number of sequences that follow. */
+export const STAGE_TAKES = 6;
 
 export function endsEpoch({ status }: StageFrame): boolean {
   return status === STAGE_LOST;
@@ -66,7 +70,7 @@ const HEADER_NUMBERS = HEADER_BYTES / 4;
 const F32_BYTES = 4;
 const BF16_BYTES = 2;
 /** Of this layout. All stages of a model have the same. */
-export const FRAME_VERSION = 4;
+export const FRAME_VERSION = 5;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 

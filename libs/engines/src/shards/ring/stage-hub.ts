@@ -1,10 +1,15 @@
 import type { Duplex } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { FrameSplitter } from "./frame-splitter.ts";
+import { moveCache } from "./move-cache.ts";
 import { frameEpoch, frameMicros, lostFrame } from "./stage-frame.ts";
 import type { StageTimes } from "./stage-times.ts";
 
 /** A decode of the largest batch is done in seconds; a stage that hangs would keep its requests for ever. */
 const SILENCE_MS = 60_000;
+/** A decode ends, and a part of a cache comes, within this time where the stage is alive. */
+const MOVE_MS = 10_000;
 /** The last stage has a few frames under way before it waits for an answer. */
 const MAX_HELD_FRAMES = 64;
 
@@ -14,6 +19,8 @@ export interface StageHubOptions {
    * aborts when the last stage is gone. A rejection ends the last stage.
    */
   readonly connect: (signal: AbortSignal) => Promise<readonly Duplex[]>;
+  /** The same where some stages have moved, with the open streams of the others. */
+  readonly connectMoved?: (() => Promise<readonly Duplex[]>) | undefined;
   /** Called when all stages are joined, and when one was lost. */
   readonly onChange?: ((isJoined: boolean) => void) | undefined;
   readonly silenceMs?: number | undefined;
@@ -24,7 +31,8 @@ export interface StageHubOptions {
 /**
  * Joins the last stage of a model to the others: frames go from it through the others, in their
  * order, and back. Where a stage is lost, or answers nothing for long, the last one is notified that the
- * epoch has ended; it begins another one, which waits here until all stages have joined again.
+ * epoch has ended; it begins another one, which waits here until all stages have joined again. A
+ * stage that moves to another worker takes its cache along where it can, and the epoch continues.
  * A ring, where each stage sends to the next by itself, would take N ways in place of 2 * (N - 1). With
  * 4 stages it was faster for one sequence at 20 ms a way, and not measurably at 5 ms or with 16 sequences.
  */
@@ -35,8 +43,14 @@ export class StageHub {
   readonly #sent = new FrameSplitter();
   #returned = new FrameSplitter();
   #stages: readonly Duplex[] | undefined;
-  /** Frames of the last stage that came while the others were not joined. */
+  /** Their streams are joined no more, but for what loses them, which the other removes. */
+  #part: () => void = () => undefined;
+  #release: () => void = () => undefined;
+  /** Frames of the last stage that came while the others were not joined, or moved. */
   #held: Buffer[] = [];
+  readonly #moves = new SerialQueue();
+  /** Called when no frame is under way; set while a stage moves. */
+  #onQuiet: (() => void) | undefined;
   /** Of the latest frame that went out, and of the latest one that was lost; 0 for none. */
   #epoch = 0;
   #lostEpoch = 0;
@@ -63,26 +77,88 @@ export class StageHub {
     );
   }
 
+  /** Some stages have moved to other workers. */
+  move(): void {
+    void this.#moves.run(() => this.#move());
+  }
+
+  /** Those that have moved give their caches to the new ones; else all join again. */
+  async #move(): Promise<void> {
+    const before = this.#stages;
+    if (!before) return;
+    let after: readonly Duplex[] = [];
+    try {
+      after = (await this.#options.connectMoved?.()) ?? [];
+      const isMoved = after.length === before.length && (await this.#moveCaches(before, after));
+      if (!isMoved || this.#stages !== before)
+        throw new Error("a stage has moved without its cache");
+      this.#connectStreams(after);
+      closeAll(before.filter((stage) => !after.includes(stage)));
+    } catch {
+      closeAll(after);
+      this.#lose(before);
+    } finally {
+      this.#onQuiet = undefined;
+      if (this.#stages) this.#sendHeld();
+    }
+  }
+
+  /** No frame is under way meanwhile. */
+  async #moveCaches(before: readonly Duplex[], after: readonly Duplex[]): Promise<boolean> {
+    const quiet = new Promise<boolean>((resolve) => {
+      this.#onQuiet = () => resolve(true);
+      if (this.#underWay === 0) resolve(true);
+    });
+    const isQuiet = await Promise.race([quiet, delay(MOVE_MS, false, { ref: false })]);
+    if (!isQuiet || this.#stages !== before) return false;
+    this.#part();
+    const moves = await Promise.allSettled(
+      before.map((from, at) => {
+        const to = after[at]!;
+        return from === to || moveCache(from, to, MOVE_MS);
+      }),
+    );
+    return moves.every((move) => move.status === "fulfilled" && move.value);
+  }
+
   #join(stages: readonly Duplex[]): void {
     if (this.#ended.signal.aborted) {
       closeAll(stages);
       return;
     }
+    this.#connectStreams(stages);
+    if (!this.#stages) return;
+    this.#options.onChange?.(true);
+    this.#sendHeld();
+  }
+
+  #connectStreams(stages: readonly Duplex[]): void {
+    this.#release();
     this.#stages = stages;
     this.#returned = new FrameSplitter();
+    const lose = () => this.#lose(stages);
+    const onData = (bytes: Uint8Array) => this.#guarded(() => this.#onReturned(bytes));
     for (const [at, stage] of stages.entries()) {
       const next = stages[at + 1];
-      const lose = () => this.#lose(stages);
-      stage.once("close", lose);
-      stage.on("error", lose);
+      stage.once("close", lose).on("error", lose);
       if (next) stage.pipe(next);
-      else stage.on("data", (bytes: Uint8Array) => this.#guarded(() => this.#onReturned(bytes)));
+      else stage.on("data", onData).resume();
     }
-    if (stages.some(({ destroyed }) => destroyed)) {
-      this.#lose(stages);
-      return;
-    }
-    this.#options.onChange?.(true);
+    this.#part = () => {
+      for (const stage of stages) stage.unpipe().off("data", onData).pause();
+    };
+    this.#release = () => {
+      this.#part();
+      for (const stage of stages)
+        stage
+          .on("error", () => undefined)
+          .off("close", lose)
+          .off("error", lose);
+    };
+    if (stages.some(({ destroyed }) => destroyed)) lose();
+  }
+
+  #sendHeld(): void {
     const held = this.#held;
     this.#held = [];
     for (const frame of held) this.#send(frame);
@@ -94,6 +170,7 @@ export class StageHub {
     this.#stages = undefined;
     clearTimeout(this.#timer);
     this.#underWay = 0;
+    this.#onQuiet?.();
     this.#options.times?.restart();
     closeAll(stages);
     if (this.#ended.signal.aborted) return;
@@ -109,7 +186,7 @@ export class StageHub {
     for (const frame of this.#sent.push(bytes)) {
       // Sent before the last stage has read that it is lost.
       if (frameEpoch(frame) === this.#lostEpoch) continue;
-      if (this.#stages) this.#send(frame);
+      if (this.#stages && !this.#onQuiet) this.#send(frame);
       else if (this.#held.push(frame) > MAX_HELD_FRAMES) this.#last.destroy();
     }
   }
@@ -136,6 +213,7 @@ export class StageHub {
     for (const frame of this.#returned.push(bytes)) {
       clearTimeout(this.#timer);
       if (--this.#underWay > 0 && this.#stages) this.#expect(this.#stages);
+      if (this.#underWay === 0) this.#onQuiet?.();
       this.#timed(frame);
       if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
     }

@@ -114,6 +114,7 @@ class RecordingStage {
   /** An adapter that it cannot use. */
   unfit = -1;
   readonly adapters = {
+    isEmpty: true,
     take: ({ adapter, rows }: Pick<StageFrame, "adapter" | "rows">) => {
       this.done.push(`take ${adapter} ${rows.join()}`);
     },
@@ -122,6 +123,7 @@ class RecordingStage {
       return adapter !== this.unfit;
     },
   };
+  readonly mover = { begin: () => undefined, save: () => undefined, take: () => false };
   #hidden = new Float32Array(0);
 
   decodeRows(rows: Int32Array, hidden: Float32Array): boolean {

@@ -10,6 +10,7 @@ import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
 import { cuttableModel } from "../cut-rules.ts";
 import { FrameSplitter } from "../ring/frame-splitter.ts";
+import { endsEpoch, readFrame } from "../ring/stage-frame.ts";
 import { cutShard } from "../shard-cut.ts";
 import { writeShard } from "./write-shard.ts";
 
@@ -29,6 +30,10 @@ export const OPTIONS: EngineOptions = {
 interface Traffic {
   underWay: number;
   most: number;
+  /** Frames that have left it. */
+  sent: number;
+  /** Epochs that have ended by a loss. */
+  lost: number;
 }
 
 /** The link, with its frames counted. */
@@ -36,12 +41,15 @@ function counted(link: Duplex, traffic: Traffic): Duplex {
   const splitter = new FrameSplitter();
   traffic.underWay = 0;
   link.on("data", (bytes: Uint8Array) => {
-    traffic.underWay += splitter.push(bytes).length;
+    const { length } = splitter.push(bytes);
+    traffic.sent += length;
+    traffic.underWay += length;
     traffic.most = Math.max(traffic.most, traffic.underWay);
   });
   const write = link.write.bind(link);
   link.write = (frame: Uint8Array) => {
     traffic.underWay--;
+    if (endsEpoch(readFrame(new Uint8Array(frame).buffer))) traffic.lost++;
     return write(frame);
   };
   return link;
@@ -96,7 +104,7 @@ export class StagedSession extends EngineSession<LlamaEngine> {
       { silenceMs },
     );
     const crashes: string[] = [];
-    const traffic = { underWay: 0, most: 0 };
+    const traffic = { underWay: 0, most: 0, sent: 0, lost: 0 };
     const whole = await EngineSession.over((sink) =>
       startLlamaEngine({ modelPath: path, options, sink }),
     );
