@@ -1,4 +1,5 @@
 import { type KeyObject, timingSafeEqual } from "node:crypto";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import { hashApiKey, parseApiKey } from "./api-key.ts";
 
 /** The fields of a stored key for its verification; times in milliseconds since the epoch. */
@@ -35,7 +36,9 @@ const MAX_REMEMBERED = 10_000;
  */
 export class KeyVerifier<K extends StoredKey> {
   readonly #options: KeyVerifierOptions<K>;
-  readonly #remembered = new Map<string, { readonly id: string; readonly hash: string }>();
+  readonly #remembered = new BoundedMap<string, { readonly id: string; readonly hash: string }>(
+    MAX_REMEMBERED,
+  );
 
   constructor(options: KeyVerifierOptions<K>) {
     this.#options = options;
@@ -64,16 +67,8 @@ export class KeyVerifier<K extends StoredKey> {
     const key = this.#options.lookup(parsed.id);
     const hash = hashApiKey(text, this.#options.pepper);
     if (!key || !sameHash(hash, key.hash)) return refuse("unknown", text);
-    this.#remember(text, key.id, hash);
+    this.#remembered.set(text, { id: key.id, hash });
     return this.#checkLife(key);
-  }
-
-  #remember(text: string, id: string, hash: string): void {
-    if (this.#remembered.size >= MAX_REMEMBERED) {
-      const oldest = this.#remembered.keys().next();
-      if (!oldest.done) this.#remembered.delete(oldest.value);
-    }
-    this.#remembered.set(text, { id, hash });
   }
 
   #checkLife(key: K): Verification<K> {

@@ -149,6 +149,7 @@ describe("RateLimiter", () => {
       requests: { limit: requests, remaining: requests, resetMs: 0 },
       tokens: { limit: tokens, remaining: tokens, resetMs: 0 },
     });
+    expect(limiter.view("never seen", limits).requests.remaining).toBe(60);
     expect(limiter.size).toBe(1);
   });
 
@@ -212,7 +213,10 @@ describe("RateLimiter", () => {
       ...refused,
       limitedBy: "tokens",
     });
-    expect(limiter.admit("k", { tokensPerMinute: 0 }, 0).ok).toBe(true);
+    const call = admitted(limiter.admit("k", { tokensPerMinute: 0 }, 0));
+    expect(call.reserve(0)).toBeUndefined();
+    call.finish(0);
+    expect(limiter.view("k", { tokensPerMinute: 100 }).tokens.remaining).toBe(100);
   });
 
   it("divides the limits among masters exactly; the first have one more", () => {
@@ -226,6 +230,12 @@ describe("RateLimiter", () => {
       [0, 0, 0],
     ]);
     expect(shareOfLimits({}, { rank: 5, count: 3 })).toEqual({});
+    expect(Object.keys(shareOfLimits({}, { rank: 5, count: 3 }))).not.toContain("budget");
+    const budget = { amount: 8, period: "day" as const };
+    const budgets = [0, 1, 2, 3].map(
+      (rank) => shareOfLimits({ budget }, { rank, count: 3 }).budget,
+    );
+    expect(budgets).toEqual([3, 3, 2, 0].map((amount) => ({ amount, period: "day" })));
   });
 
   it("returns the violated limit and the wait", () => {

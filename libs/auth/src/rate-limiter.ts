@@ -122,11 +122,11 @@ export class RateLimiter {
 
   #emptied(usage: KeyUsage, limits: RateLimits): void {
     const untilMs = this.#emptyUntilMs;
-    if (limits.requestsPerMinute !== undefined && usage.requestsUntilMs < untilMs) {
-      usage.requestsUntilMs = untilMs;
+    if (limits.requestsPerMinute !== undefined) {
+      usage.requestsUntilMs = Math.max(usage.requestsUntilMs, untilMs);
     }
-    if (limits.tokensPerMinute !== undefined && usage.tokensUntilMs < untilMs) {
-      usage.tokensUntilMs = untilMs;
+    if (limits.tokensPerMinute !== undefined) {
+      usage.tokensUntilMs = Math.max(usage.tokensUntilMs, untilMs);
     }
   }
 
@@ -246,7 +246,6 @@ function refusedCall(usage: KeyUsage, limits: RateLimits, now: number): RateRefu
 }
 
 function waitMs(untilMs: number, now: number, limit: number, cost: number): number {
-  if (limit === 0) return Number.POSITIVE_INFINITY;
   const usedMs = Math.max(untilMs, now) + (cost * WINDOW_MS) / limit - now;
   return usedMs > WINDOW_MS + SLACK_MS ? usedMs - WINDOW_MS : 0;
 }

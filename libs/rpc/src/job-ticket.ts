@@ -1,4 +1,5 @@
 import { createHmac, sign, timingSafeEqual, verify, X509Certificate } from "node:crypto";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import { AppError } from "@heddle/base/errors";
 import { domainOf } from "@heddle/pki/certificate-authority";
 import { nodeNameOf } from "@heddle/pki/node-name";
@@ -51,7 +52,7 @@ export function issueTicket(own: TicketKeys, claims: JobClaims): string {
 /** Verifies the tickets of calls. */
 export class TicketVerifier {
   readonly #own: TicketKeys;
-  readonly #known = new Map<string, JobClaims>();
+  readonly #known = new BoundedMap<string, JobClaims>(MAX_KNOWN);
 
   constructor(own: TicketKeys) {
     this.#own = own;
@@ -83,8 +84,6 @@ export class TicketVerifier {
       this.#isSigned(payload, signature, certificate);
     if (!isOurs) throw new AppError("invalid_api_key", "the job's ticket is not of this cluster");
     const claims = JSON.parse(payload.toString()) as JobClaims;
-    const oldest = this.#known.keys().next().value;
-    if (this.#known.size >= MAX_KNOWN && oldest !== undefined) this.#known.delete(oldest);
     this.#known.set(ticket, claims);
     return claims;
   }

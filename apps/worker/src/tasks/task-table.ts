@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { LimitedQueue } from "@heddle/base/async/limited-queue";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
 import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskId";
@@ -75,7 +76,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
   readonly #tasks = new Map<string, Task>();
   /** Forgotten by the masters; only their logs still count. */
   readonly #retired = new Map<string, Task>();
-  readonly #tombstones = new Map<string, TaskStatus>();
+  readonly #tombstones = new BoundedMap<string, TaskStatus>(MAX_TOMBSTONES);
   readonly #leasing = new Set<string>();
   readonly #launches = new LimitedQueue(
     { running: maxLaunching, waiting: maxTasks },
@@ -434,8 +435,6 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     const { cluster } = this.checkpoints;
     const status: TaskStatus = { task: id, phase: "exited", rendezvous: "", exit, cluster };
     this.#tombstones.set(keyOf(id), status);
-    const oldest = this.#tombstones.keys().next().value;
-    if (this.#tombstones.size > MAX_TOMBSTONES && oldest) this.#tombstones.delete(oldest);
     this.#changed(status, "phase");
   }
 

@@ -48,11 +48,14 @@ const MAX_SID_CHARS = 256;
 export class CodeSignIn {
   readonly #of: WebClient;
   readonly #client: oauth.Client;
+  readonly #authentication: oauth.ClientAuth;
   #server: Promise<oauth.AuthorizationServer> | undefined;
 
   constructor(of: WebClient) {
     this.#of = of;
     this.#client = { client_id: of.clientId };
+    const { clientSecret } = of;
+    this.#authentication = clientSecret ? oauth.ClientSecretBasic(clientSecret) : oauth.None();
   }
 
   /** The address to which the browser goes. */
@@ -87,14 +90,13 @@ export class CodeSignIn {
   /** `returned` is the address with which the browser came back. Throws `invalid_api_key`. */
   async finish(returned: URL, { state, nonce, verifier }: PendingSignIn): Promise<CodeAnswer> {
     const server = await this.#metadata();
-    const { clientSecret, redirectUri, parameters } = this.#of;
-    const authentication = clientSecret ? oauth.ClientSecretBasic(clientSecret) : oauth.None();
+    const { redirectUri, parameters } = this.#of;
     try {
       const code = oauth.validateAuthResponse(server, this.#client, returned, state);
       const response = await oauth.authorizationCodeGrantRequest(
         server,
         this.#client,
-        authentication,
+        this.#authentication,
         code,
         redirectUri,
         verifier,
@@ -104,14 +106,11 @@ export class CodeSignIn {
         expectedNonce: nonce,
         requireIdToken: true,
       });
-      const claims = oauth.getValidatedIdTokenClaims(tokens);
-      const sub = claims?.sub ?? "";
-      const sid = claims?.["sid"];
+      const { sub: subject, sid } = oauth.getValidatedIdTokenClaims(tokens) as oauth.IDToken;
       const isSid = typeof sid === "string" && sid.length <= MAX_SID_CHARS;
-      const { access_token: accessToken } = tokens;
+      const { access_token: accessToken, refresh_token: refreshToken } = tokens;
       const expiresAtMs = endOf(tokens);
-      const { refresh_token: refreshToken } = tokens;
-      return { accessToken, subject: sub, sid: isSid ? sid : undefined, expiresAtMs, refreshToken };
+      return { accessToken, subject, sid: isSid ? sid : undefined, expiresAtMs, refreshToken };
     } catch (error) {
       throw refused(error);
     }
@@ -123,13 +122,12 @@ export class CodeSignIn {
    */
   async renew(refreshToken: string, subject: string): Promise<RenewedTokens | undefined> {
     const server = await this.#metadata();
-    const { clientSecret, parameters } = this.#of;
-    const authentication = clientSecret ? oauth.ClientSecretBasic(clientSecret) : oauth.None();
+    const { parameters } = this.#of;
     try {
       const response = await oauth.refreshTokenGrantRequest(
         server,
         this.#client,
-        authentication,
+        this.#authentication,
         refreshToken,
         { ...this.#options(), additionalParameters: parameters },
       );

@@ -22,7 +22,7 @@ export async function isActiveToken(
   try {
     const authorization = basic(clientId, clientSecret);
     const answer = await fetchJson(new URL(endpoint), { body, authorization });
-    const active = (answer as { active?: unknown } | null)?.active;
+    const { active } = answer as { readonly active?: unknown };
     if (typeof active === "boolean") return active;
     throw new Error(`${endpoint} answered without \`active\``);
   } catch (error) {

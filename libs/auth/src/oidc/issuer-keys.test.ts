@@ -14,14 +14,15 @@ beforeEach(async () => {
   server = new KeyServer();
   await server.start();
   await server.addKey("k1");
-  nowMs = 1;
+  nowMs = 10 * DAY_MS;
   failures = [];
 });
 afterEach(() => server.close());
 
-const opened = () =>
+const opened = (more: { issuer?: string; jwksUri?: string } = {}) =>
   new IssuerKeys({
     issuer: server.issuer,
+    ...more,
     now: () => nowMs,
     onFailure: ({ message }) => failures.push(message),
   });
@@ -33,9 +34,23 @@ it("issuer keys: concurrent callers share one read", async () => {
   const keys = opened();
   await Promise.all(Array.from({ length: 20 }, () => find(keys, "k1")));
   expect(server.reads).toBe(2);
-  nowMs += 5 * MINUTE_MS;
+  nowMs += 10 * MINUTE_MS;
   await find(keys, "k1");
-  expect(server.reads).toBe(2);
+  // What it would read has come before this.
+  await fetch(server.issuer);
+  expect(server.reads).toBe(3);
+  nowMs += 1;
+  await find(keys, "k1");
+  await vi.waitFor(() => expect(server.reads).toBe(5), { timeout: 100_000 });
+});
+
+it("issuer keys: are read from the configured address, or where the issuer says", async () => {
+  await find(opened({ jwksUri: `${server.issuer}/keys` }), "k1");
+  expect(server.reads).toBe(1);
+  const slash = { issuer: `${server.issuer}/` };
+  await expect(find(opened(slash), "k1")).rejects.toMatchObject({ code: "unavailable" });
+  const where = `${server.issuer}/.well-known/openid-configuration`;
+  expect(failures).toEqual([`the metadata at ${where} are of the issuer "${server.issuer}"`]);
 });
 
 it("issuer keys: a new key id reads them again, at most once in 10 s", async () => {
@@ -66,14 +81,15 @@ it("issuer keys: while they cannot be read, those from before are used for a day
   const keys = opened();
   await find(keys, "k1");
   server.status = 500;
-  nowMs += DAY_MS - MINUTE_MS;
+  nowMs += DAY_MS;
   await find(keys, "k1");
   await vi.waitFor(() => expect(failures).toHaveLength(1), { timeout: 100_000 });
   nowMs += 2 * MINUTE_MS;
   await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
   expect(failures.at(-1)).toMatch(/answered 500/);
   server.status = 200;
-  await expect(find(keys, "k1")).rejects.toMatchObject({ code: "unavailable" });
+  const unavailable = { code: "unavailable", retryAfterMs: 10_000 };
+  await expect(find(keys, "k1")).rejects.toMatchObject(unavailable);
   nowMs += 10_000;
   await find(keys, "k1");
 });
@@ -84,6 +100,9 @@ it.each<[string, (broken: KeyServer) => void, RegExp]>([
     (broken) => (broken.namedIssuer = "https://other"),
     /of the issuer/,
   ],
+  ["null", (broken) => (broken.text = "null"), /null/],
+  ["an empty answer", (broken) => (broken.status = 204), /JSON/],
+  ["an answer without a body", (broken) => (broken.status = 304), /answered 304/],
   ["no JSON", (broken) => (broken.text = "<html>"), /JSON/],
   ["a huge answer", (broken) => (broken.text = `"${"x".repeat(600_000)}"`), /more than/],
   [
@@ -104,6 +123,9 @@ it.each<[string, (broken: KeyServer) => void, RegExp]>([
 it("issuer keys: a set without a list, or with too many keys, gives none", async () => {
   const [key] = server.keys;
   if (!key) throw new Error("it has a key");
+  const other = await signingKey("other");
+  server.keys = [key, ...Array(99).fill(other)];
+  await find(opened(), "k1");
   server.keys = Array.from({ length: 101 }, () => key);
   await expect(find(opened(), "k1")).rejects.toMatchObject({ code: "unavailable" });
   expect(failures[0]).toMatch(/at most 100 keys/);

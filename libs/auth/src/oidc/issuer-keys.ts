@@ -50,7 +50,7 @@ export class IssuerKeys {
     } catch (error) {
       if (!(error instanceof errors.JWKSNoMatchingKey) || !this.#mayRead()) throw error;
       await this.#read();
-      return (this.#keys ?? keys).find(header, token);
+      return (await this.#usable()).find(header, token);
     }
   };
 
@@ -112,7 +112,7 @@ function keySetOf(given: unknown): JSONWebKeySet {
 
 /** Plain HTTP only on loopback: the keys decide who may call. */
 function secureUrl(given: unknown, name: string): URL {
-  const url = typeof given === "string" ? URL.parse(given) : null;
+  const url = URL.parse(String(given));
   if (url?.protocol === "https:") return url;
   if (url?.protocol === "http:" && isLoopback(url.hostname)) return url;
   throw new Error(`the ${name} ${JSON.stringify(given)} is not an https:// address`);

@@ -38,7 +38,7 @@ export async function readLogoutToken(
     });
     const type = protectedHeader.typ?.toLowerCase().replace(/^application\//, "") ?? "logout+jwt";
     const { events, nonce, sub, sid, iat = 0 } = payload;
-    const isLogout = typeof events === "object" && events !== null && EVENT in events;
+    const isLogout = Object.hasOwn(Object(events), EVENT);
     if (!["logout+jwt", "jwt"].includes(type) || !isLogout || nonce !== undefined) return undefined;
     const [subject, session] = [nameOf(sub), nameOf(sid)];
     if (subject === undefined && session === undefined) return undefined;

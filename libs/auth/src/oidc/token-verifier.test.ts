@@ -1,11 +1,11 @@
 // holds: access-tokens
 
 import { createHmac } from "node:crypto";
-import { exportSPKI, type JWTPayload } from "jose";
+import { exportSPKI, type JWTPayload, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isActiveToken } from "./introspection.ts";
 import { IssuerKeys } from "./issuer-keys.ts";
-import { KeyServer, signedToken, signingKey } from "./testing/key-server.ts";
+import { KeyServer, signedToken, signingKey, tokenOfLength } from "./testing/key-server.ts";
 import { type TokenRules, TokenVerifier } from "./token-verifier.ts";
 
 const NOW_MS = Date.parse("2026-11-28T12:00:00Z");
@@ -49,7 +49,7 @@ describe("access tokens", () => {
   it("give the user, its groups, and the roles with the prefix", async () => {
     const more = {
       groups: ["platform", "vision team", 7, " bad"],
-      realm: { roles: ["heddle:viewer", "admin", "heddle:Bad Name"] },
+      realm: { roles: ["heddle:viewer", "admin", "another:editor", "heddle:Bad Name"] },
     };
     const user = await verifier().verify(await signedToken(key, claims(more)));
     expect(user).toMatchObject({
@@ -63,6 +63,41 @@ describe("access tokens", () => {
       const other = await verifier().verify(others);
       expect(other).toMatchObject({ groups: [], roles: [] });
       expect(other.id).not.toBe(user.id);
+    }
+  });
+
+  it("have at most 500 groups that are read, and 64 roles that count", async () => {
+    const roles = Array.from({ length: 65 }, (_, i) => `heddle:role-${i}`);
+    const more = { groups: Array(500).fill("g"), realm: { roles } };
+    const user = await verifier().verify(await signedToken(key, claims(more)));
+    expect(user.groups).toHaveLength(500);
+    expect(user.roles).toEqual(roles.slice(0, 64).map((role) => role.slice(7)));
+  });
+
+  it("name groups in a list or by words, by a claim's name or its path", async () => {
+    const groupsOf = async (groups: string, more: JWTPayload) => {
+      const names = { user: "sub", groups, roles: undefined, rolesPrefix: "" };
+      const token = await signedToken(key, claims(more));
+      return (await verifier({ claims: names }).verify(token)).groups;
+    };
+    expect(await groupsOf("groups", { groups: " a b  c" })).toEqual(["a", "b", "c"]);
+    expect(await groupsOf("https://a.b/c", { "https://a.b/c": ["d"] })).toEqual(["d"]);
+    expect(await groupsOf("a.b.c", { a: { b: { c: "d" } } })).toEqual(["d"]);
+    for (const path of ["a.0", "a.length", "a.toString", "b.c", "toString"]) {
+      expect(await groupsOf(path, { a: "text" }), path).toEqual([]);
+    }
+  });
+
+  it("name the user by a text", async () => {
+    const names = { user: "uid", groups: undefined, roles: undefined, rolesPrefix: "" };
+    const token = (uid: unknown) => signedToken(key, claims({ uid }));
+    expect(await verifier({ claims: names }).verify(await token("7"))).toMatchObject({
+      subject: "7",
+    });
+    for (const uid of [7, ["7"], undefined]) {
+      await expect(verifier({ claims: names }).verify(await token(uid))).rejects.toThrow(
+        /names no user/,
+      );
     }
   });
 
@@ -90,6 +125,7 @@ describe("access tokens", () => {
     ["whose subject has a line break", { sub: "a\nb" }, /names no user/],
     ["whose expiry is a text", { exp: String(NOW_S + 300) as never }, /claim `exp`|no valid/],
     ["with too many groups", { groups: Array(501).fill("g") }, /501 groups/],
+    ["whose time is a text", { iat: "today" as never }, /claim `iat` is wrong/],
   ])("%s are refused", async (_, more, reason) => {
     const token = await signedToken(key, JSON.parse(JSON.stringify(claims(more))));
     await expect(verifier().verify(token)).rejects.toMatchObject({
@@ -105,11 +141,14 @@ describe("access tokens", () => {
     }
   });
 
-  it.each(["id+jwt", "logout+jwt", undefined])("of the type %s are refused", async (typ) => {
-    const token = await signedToken(key, claims(), { typ });
-    const named = `its type is ${JSON.stringify(typ ?? "none")}, not `;
-    await expect(verifier().verify(token)).rejects.toThrow(named);
-  });
+  it.each(["id+jwt", "logout+jwt", "x/application/jwt", undefined])(
+    "of the type %s are refused",
+    async (typ) => {
+      const token = await signedToken(key, claims(), { typ });
+      const named = `its type is ${JSON.stringify(typ ?? "none")}, not `;
+      await expect(verifier().verify(token)).rejects.toThrow(named);
+    },
+  );
 
   it("without a type are accepted where that is configured", async () => {
     const token = await signedToken(key, claims(), { typ: undefined });
@@ -169,6 +208,12 @@ describe("forged tokens", () => {
     await refused(await signedToken(ps, claims()), /algorithm/);
   });
 
+  it("that do not name their key are refused where several fit", async () => {
+    const other = await server.addKey("k2");
+    await refused(await signedToken(key, claims(), { kid: undefined }), /not name its key \(kid\)/);
+    server.keys.splice(server.keys.indexOf(other), 1);
+  });
+
   it("with a changed part are refused", async () => {
     const [head, payload, signature = ""] = (await signedToken(key, claims())).split(".");
     const root = encoded(claims({ sub: "root" }));
@@ -183,6 +228,9 @@ describe("forged tokens", () => {
     const before = server.reads;
     await refused(`eyJ${"a".repeat(9_000)}.a.a`, /at most 8192/);
     expect(server.reads).toBe(before);
+    await refused(await tokenOfLength(8_193, key, claims()), /has 8193 characters/);
+    const longest = await tokenOfLength(8_192, key, claims());
+    expect(await verifier().verify(longest)).toMatchObject({ subject: "alice" });
   });
 
   it("have another form than keys", () => {
@@ -223,7 +271,31 @@ describe("a verified token", () => {
     await counted.verify(long);
     expect(finds).toBe(1);
   });
+
+  it("is remembered until its expiry and the clock skew", async () => {
+    let nowMs = NOW_MS;
+    let finds = 0;
+    const find = () => {
+      finds++;
+      return SECRET;
+    };
+    const counted = new TokenVerifier(rules({ algorithms: ["HS256"] }), find, () => nowMs);
+    const token = await secretToken("alice", { exp: NOW_S + 5 });
+    await counted.verify(token);
+    nowMs += 34_999;
+    await counted.verify(token);
+    expect(finds).toBe(1);
+    nowMs += 1;
+    await expect(counted.verify(token)).rejects.toThrow(/expired/);
+  });
 });
+
+const SECRET = Buffer.alloc(32, 7);
+/** Signed by a secret, which takes no time. */
+const secretToken = (sub: string, more: JWTPayload = {}) =>
+  new SignJWT(claims({ sub, ...more }))
+    .setProtectedHeader({ alg: "HS256", typ: "at+jwt" })
+    .sign(SECRET);
 
 describe("introspection", () => {
   it("tokens: a revoked one is refused within 40 s, and without an answer none is", async () => {
@@ -240,7 +312,8 @@ describe("introspection", () => {
     await expect(tokens.verify(token)).rejects.toThrow(/identity provider has revoked it/);
     const other = await signedToken(key, claims({ sub: "bob" }));
     server.status = 500;
-    await expect(tokens.verify(other)).rejects.toMatchObject({ code: "unavailable" });
+    const unavailable = { code: "unavailable", retryAfterMs: 5_000 };
+    await expect(tokens.verify(other)).rejects.toMatchObject(unavailable);
     server.status = 200;
     expect(await tokens.verify(other)).toMatchObject({ subject: "bob" });
     for (const text of ["{}", "null", '{"active":"true"}']) {

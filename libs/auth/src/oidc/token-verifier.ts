@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import { AppError } from "@heddle/base/errors";
 import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
 import type { IdentityAdapter, TokenUser } from "../identity/identity-adapter.ts";
@@ -35,7 +36,7 @@ export class TokenVerifier implements IdentityAdapter {
   readonly #now: () => number;
   readonly #isActive: ((text: string) => Promise<boolean>) | undefined;
   /** By the SHA-256 of the text. */
-  readonly #remembered = new Map<string, Verified>();
+  readonly #remembered = new BoundedMap<string, Verified>(MAX_REMEMBERED);
 
   /** `now`: milliseconds since the epoch. `isActive`: whether the issuer has not revoked it. */
   constructor(
@@ -64,14 +65,13 @@ export class TokenVerifier implements IdentityAdapter {
     const name = createHash("sha256").update(text).digest("base64");
     const known = this.#remembered.get(name);
     if (known && this.#now() < known.untilMs) return known.user;
-    this.#remembered.delete(name);
     const fromMs = this.#now();
     const payload = await this.#payloadOf(text);
     const user = userOfClaims(payload, this.#rules.claims);
     if (this.#isActive && !(await this.#isActive(text))) {
       throw refusedToken("its identity provider has revoked it; sign in again");
     }
-    this.#remember(name, { user, untilMs: this.#trustedUntil(payload, fromMs) });
+    this.#remembered.set(name, { user, untilMs: this.#trustedUntil(payload, fromMs) });
     return user;
   }
 
@@ -97,14 +97,6 @@ export class TokenVerifier implements IdentityAdapter {
     const expiresAtMs = (exp + this.#rules.clockSkewS) * 1_000;
     return Math.min(fromMs + TRUSTED_MS, expiresAtMs);
   }
-
-  #remember(name: string, verified: Verified): void {
-    if (this.#remembered.size >= MAX_REMEMBERED) {
-      const oldest = this.#remembered.keys().next();
-      if (!oldest.done) this.#remembered.delete(oldest.value);
-    }
-    this.#remembered.set(name, verified);
-  }
 }
 
 /** ID tokens and logout tokens are signed by the same keys, and differ by their type. */
@@ -127,7 +119,7 @@ function reasonOf(error: unknown): string {
 
 function claimReason({ claim, reason }: errors.JWTClaimValidationFailed): string {
   if (reason === "missing") return `it has no claim \`${claim}\``;
-  if (claim === "nbf" || claim === "iat") return "it is not valid yet";
+  if (claim === "nbf") return "it is not valid yet";
   if (claim === "aud") return "it is for another audience";
   if (claim === "iss") return "it is of another issuer";
   return `its claim \`${claim}\` is wrong`;

@@ -1,4 +1,5 @@
 import { runToEnd, type Steps } from "@heddle/base/async/steps";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import type { Ledger } from "../cluster/ledger.ts";
 import type { RequestShape } from "../cluster/shape.ts";
 import { compareAlike } from "./node-preference.ts";
@@ -15,7 +16,7 @@ const LOOKS_PER_NODE = 50;
 export class PlacementIndex {
   readonly #ledger: Ledger;
   readonly #scorer: Scorer;
-  readonly #tournaments = new Map<number, Tournament>();
+  readonly #tournaments = new BoundedMap<number, Tournament>(MAX_TOURNAMENTS);
 
   constructor(ledger: Ledger, scorer: Scorer) {
     this.#ledger = ledger;
@@ -23,14 +24,9 @@ export class PlacementIndex {
   }
 
   of(shape: RequestShape): Tournament {
-    let tournament = this.#tournaments.get(shape.id);
-    if (tournament) this.#tournaments.delete(shape.id);
-    else tournament = new Tournament(this.#ledger, this.#scorer, shape);
+    const tournament =
+      this.#tournaments.get(shape.id) ?? new Tournament(this.#ledger, this.#scorer, shape);
     this.#tournaments.set(shape.id, tournament);
-    if (this.#tournaments.size > MAX_TOURNAMENTS) {
-      const oldest = this.#tournaments.keys().next();
-      if (!oldest.done) this.#tournaments.delete(oldest.value);
-    }
     return tournament;
   }
 }

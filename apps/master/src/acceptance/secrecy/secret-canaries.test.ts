@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
+import { Browser } from "@heddle/auth/oidc/testing/browser";
 import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { readSecretKeys } from "@heddle/base/secret-keys";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
@@ -12,7 +13,6 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../../test/job-cluster.ts";
 import { type Canary, CanarySearch, type Place } from "../../../test/secrecy/canary-search.ts";
 import { RecordingPipe, RecordingProxy } from "../../../test/secrecy/recording-proxy.ts";
-import { Browser } from "../../../test/web/browser.ts";
 import { openStoppedMember } from "../../offline/stopped-member.ts";
 
 // One run with a canary in every place of a secret; then all files, outputs and replies are searched.

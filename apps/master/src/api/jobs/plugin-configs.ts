@@ -1,3 +1,4 @@
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import { type OwnConfigCheck, ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { parsePluginTraining } from "@heddle/contracts/training";
@@ -15,7 +16,7 @@ const MAX_CHECKS = 64;
  */
 export class PluginConfigs {
   readonly #directory: Pick<NodeDirectory, "nodes">;
-  readonly #checks = new Map<string, OwnConfigCheck | undefined>();
+  readonly #checks = new BoundedMap<string, OwnConfigCheck | undefined>(MAX_CHECKS);
 
   constructor(@Inject(NODE_DIRECTORY) directory: Pick<NodeDirectory, "nodes">) {
     this.#directory = directory;
@@ -53,8 +54,6 @@ export class PluginConfigs {
 
   #check(schema: string): OwnConfigCheck | undefined {
     if (this.#checks.has(schema)) return this.#checks.get(schema);
-    const oldest = this.#checks.keys().next();
-    if (this.#checks.size >= MAX_CHECKS && !oldest.done) this.#checks.delete(oldest.value);
     const check = ownConfigCheck(schema);
     this.#checks.set(schema, check);
     return check;

@@ -5,13 +5,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
+import { Browser } from "@heddle/auth/oidc/testing/browser";
 import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { KeyServer, signedToken, signingKey } from "@heddle/auth/oidc/testing/key-server";
 import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startTestMaster, TEST_PEPPER, type TestMaster } from "../../../test/test-master.ts";
-import { Browser } from "../../../test/web/browser.ts";
 import { ConsoleSessions } from "../../http/identity/console-sessions.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-console-session-"));

@@ -1,4 +1,5 @@
 import type { Steps } from "@heddle/base/async/steps";
+import { BoundedMap } from "@heddle/base/collections/bounded-map";
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
 import {
   type PreviousReservation,
@@ -56,7 +57,7 @@ export class JobExplainer {
   readonly #cache: SchedulerCache;
   readonly #plans: PlanCache;
   /** By job id, the latest last. */
-  readonly #explained = new Map<string, CachedExplanation>();
+  readonly #explained = new BoundedMap<string, CachedExplanation>(MAX_EXPLAINED);
 
   constructor(control: ScheduledState, cache: SchedulerCache, plans: PlanCache) {
     this.#control = control;
@@ -95,7 +96,7 @@ export class JobExplainer {
     if (!made) return undefined;
     const costMs = performance.now() - startedMs;
     const keptMs = this.#isSmall ? 0 : Math.min(MAX_KEPT_MS, KEPT_FOR_COST * costMs);
-    this.#keep(job.id, {
+    this.#explained.set(job.id, {
       explanation: made,
       of,
       planNumber: latest.number,
@@ -107,13 +108,6 @@ export class JobExplainer {
   get #isSmall(): boolean {
     const { state, jobs } = this.#control;
     return state.nodes.size + jobs.holdings.size <= SMALL_CLUSTER;
-  }
-
-  #keep(id: string, explained: CachedExplanation): void {
-    this.#explained.delete(id);
-    this.#explained.set(id, explained);
-    const oldest = this.#explained.keys().next();
-    if (this.#explained.size > MAX_EXPLAINED && !oldest.done) this.#explained.delete(oldest.value);
   }
 
   *#explainWaiting(job: JobRecord, latest: CachedPlan): Steps<WaitingExplanation | undefined> {

@@ -57,7 +57,11 @@ export class RedisHold implements Hold {
     const { store, session, subjects, own } = this.#parts;
     const taken = await store.take(session, subjects, amounts, 0);
     if (taken?.ok === false) return taken;
-    if (this.#ended) return undefined;
+    if (this.#ended) {
+      this.#reserved = taken ? amounts : NOTHING;
+      this.#settle(NOTHING, { requests: 0, calls: 0 });
+      return undefined;
+    }
     this.#inRedis = taken !== undefined;
     if (taken) this.#views = taken.views;
     else {

@@ -10,7 +10,7 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { subjectId } from "@heddle/contracts/limits";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { RateLimiter, shareOfLimits } from "../../rate-limiter.ts";
+import { LIMIT_CEILING, RateLimiter, shareOfLimits } from "../../rate-limiter.ts";
 import { EmbeddedLimits } from "../embedded-limits.ts";
 import { type Hold, type Subject } from "../limit-store.ts";
 import { OwnSpend } from "../own-spend.ts";
@@ -42,7 +42,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
   const folder = mkdtempSync(join(tmpdir(), "heddle-redis-"));
   let port = 0;
   let redis: ChildProcess;
-  const masters: { store: RedisStore; spend: OwnSpend; took: number[] }[] = [];
+  const masters: ReturnType<typeof newMaster>[] = [];
   const clients: Redis[] = [];
 
   function startRedis(): ChildProcess {
@@ -55,6 +55,18 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     const exited = once(redis, "exit");
     redis.kill("SIGKILL");
     await exited;
+  }
+
+  /** Calls without Redis; afterwards a new one is there, which lost its data. */
+  async function withoutRedis(calls: () => Promise<void>): Promise<void> {
+    await killRedis();
+    try {
+      await eventually(isClosed, "the masters count alone");
+      await calls();
+    } finally {
+      redis = startRedis();
+      await eventually(isOpen, "the masters count in Redis again");
+    }
   }
 
   function newBudget(name: string): Subject {
@@ -193,6 +205,10 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     const client = newClient();
     const known = many.map((of) => client.hget(keyOf(of), "s:total:master-0"));
     expect(new Set(await Promise.all(known))).toEqual(new Set(["10"]));
+    for (const of of many) await client.pexpire(keyOf(of), MINUTE_MS);
+    const lifetimes = () => Promise.all(many.map((of) => client.pttl(keyOf(of))));
+    const areKept = async () => Math.min(...(await lifetimes())) > 31 * DAY_MS;
+    await eventually(areKept, "the masters keep all of them");
     budgets.splice(-many.length);
   });
 
@@ -261,6 +277,11 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     await eventually(isClosed, "the masters count alone", 10_000);
     let alone = 0;
     for (let i = 0; i < 60; i++) if (await spendTen(1 + (i % 2), of)) alone++;
+    // Of a budget that no call has named, each has its share.
+    const unseen = newBudget("never-seen");
+    expect(masters.map(({ store }) => store.limits.budgetLeft(unseen))).toEqual([334, 333, 333]);
+    expect(await spendTen(1, unseen)).toBe(true);
+    expect(masters[1]!.store.limits.budgetLeft(unseen)).toBe(323);
     redis = startRedis();
     await eventually(isOpen, "the masters count in Redis again", 30_000);
     expect(alone).toBeGreaterThan(0);
@@ -313,6 +334,106 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(spent(of)).toBe(990);
   });
 
+  it("a call that Redis has admitted goes on without it, within this master's share", async () => {
+    const of = subject("goes-on", { tokensPerMinute: 900, ...newBudget("goes-on").limits });
+    const [hold] = await admitted(1, of);
+    const { store, spend } = masters[0]!;
+    await withoutRedis(async () => {
+      const tooMany = { limitedBy: "tokens", limit: 300 };
+      expect(await hold?.reserve({ tokens: 301, spend: 0 })).toMatchObject(tooMany);
+      expect(await hold?.reserve({ tokens: 1, spend: 1001 })).toMatchObject({ limitedBy: "spend" });
+      expect(spend.of(of)).toBe(0);
+      expect(await hold?.reserve({ tokens: 300, spend: 50 })).toBeUndefined();
+      expect(spend.of(of)).toBe(50);
+      hold?.correct({ tokens: 200, spend: 20 });
+      expect(spend.of(of)).toBe(20);
+      for (let time = 0; time < 2; time++) hold?.finish({ tokens: 100, spend: 10 });
+      hold?.cancel();
+      expect(spend.of(of)).toBe(10);
+      expect(store.limits.views([of])).toMatchObject([{ tokens: { limit: 300, remaining: 0 } }]);
+    });
+    // The next call tells Redis what was spent without it.
+    expect(await spendTen(0, subject("goes-on", BUDGET.limits))).toBe(true);
+    expect(await newClient().hget(keyOf(of), "s:total:master-0")).toBe("20");
+  });
+
+  it("a call that ends while it reserves gives it back, and ends once", async () => {
+    const of = subject("ends", { concurrency: 2, ...newBudget("ends").limits });
+    const [first, second] = [...(await admitted(1, of)), ...(await admitted(1, of))];
+    const reserving = first?.reserve({ tokens: 5, spend: 1000 });
+    for (let time = 0; time < 2; time++) first?.cancel();
+    first?.finish({ tokens: 5, spend: 1000 });
+    expect(await reserving).toBeUndefined();
+    expect(spent(of)).toBe(0);
+    const isFree = async () => (await second?.reserve({ tokens: 5, spend: 1000 })) === undefined;
+    await eventually(isFree, "the budget is there for others");
+    expect(await admitted(5, of)).toHaveLength(1);
+    second?.finish(NOTHING);
+  });
+
+  it("views and budgets without a call are those of this master", async () => {
+    const { limits } = masters[2]!.store;
+    const of = subject("viewed", { requestsPerMinute: 30, tokensPerMinute: 300 });
+    expect(limits.views([of])).toMatchObject([{ requests: { limit: 10 }, tokens: { limit: 100 } }]);
+    const free = subject("free", {});
+    const ceiling = LIMIT_CEILING.requestsPerMinute;
+    expect(limits.views([free])).toMatchObject([{ requests: { limit: ceiling } }]);
+    expect(limits.budgetLeft(of)).toBeUndefined();
+    expect(limits.budgetLeft(newBudget("unspent"))).toBe(1000);
+  });
+
+  it("a new day's budget is whole, with Redis and without it", async () => {
+    const of = subject("daily", { budget: { amount: 300, period: "day" } });
+    for (let i = 0; i < 25; i++) expect(await spendTen(0, of)).toBe(true);
+    expect(await spendTen(1, of)).toBe(true);
+    const left = (master: number) => masters[master]!.store.limits.budgetLeft(of);
+    expect(left(0)).toBe(50);
+    expect(left(1)).toBe(40);
+    await withoutRedis(async () => {
+      expect(left(1)).toBe(13);
+      wall.shiftMs = DAY_MS;
+      expect(left(1)).toBe(100);
+    });
+    expect(left(0)).toBe(300);
+    wall.shiftMs = 0;
+  });
+
+  it("a Redis that has forgotten the scripts gets them again, in the same session", async () => {
+    const before = masters.map(({ store }) => store.session.id);
+    await newClient().call("SCRIPT", "FLUSH");
+    const holds = await admitted(6, subject("flushed", { concurrency: 6 }));
+    expect(holds).toHaveLength(6);
+    expect(masters.map(({ store }) => store.session.id)).toEqual(before);
+    for (const hold of holds) hold.finish(NOTHING);
+  });
+
+  it("a session is renewed once a second, outlasts its lifetime, and counts its calls", async () => {
+    const of = subject("long", { concurrency: 3 });
+    const running = await admitted(MASTERS, of);
+    const before = masters.map(({ store }) => store.session.id);
+    const client = newClient();
+    await client.config("RESETSTAT");
+    const sinceMs = performance.now();
+    await delay(SESSION_MS + 500);
+    const calls = Number(
+      /cmdstat_evalsha:calls=(\d+)/.exec(await client.info("commandstats"))?.[1],
+    );
+    const seconds = (performance.now() - sinceMs) / 1_000;
+    // Each renewal is one script, and one that keeps the budgets.
+    expect(calls).toBeLessThanOrEqual(2 * MASTERS * (seconds + 1));
+    if (masters.every(({ store }, i) => store.session.id === before[i])) {
+      expect(await admitted(MASTERS, of)).toHaveLength(0);
+    }
+    for (const hold of running) hold.finish(NOTHING);
+  });
+
+  it("a Redis that hangs while no call comes: the renewal closes the session", async () => {
+    redis.kill("SIGSTOP");
+    await eventually(isClosed, "the masters count alone");
+    redis.kill("SIGCONT");
+    await eventually(isOpen, "the masters count in Redis again");
+  });
+
   it("a Redis that hangs: one call waits until the bound, later ones not at all", async () => {
     redis.kill("SIGSTOP");
     const of = subject("hangs", { requestsPerMinute: 1_000_000 });
@@ -333,17 +454,34 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(Math.max(...took)).toBeLessThan(TIMEOUT_MS / 1000 + 30);
     await eventually(isOpen, "the masters count in Redis again");
   });
+
+  it("each end of a session is told once, between two beginnings", () => {
+    for (const { turns, store } of masters) {
+      expect(turns.length).toBeGreaterThan(10);
+      expect(turns).toEqual(turns.map((_, i) => (i % 2 === 0 ? "opened" : "closed")));
+      expect(store.session.failures).toBe(Math.floor(turns.length / 2));
+    }
+  });
 });
 
+/** How long Redis counts the calls of a master that has gone. */
+const SESSION_MS = 10_000;
+/** What the masters' calendar is ahead. */
+const wall = { shiftMs: 0 };
 /** Longer than a master's, so that a loaded machine does not end the session of a test. */
 const TIMEOUT_MS = 3_000;
 
 function newMaster(rank: number, port: number) {
   const now = () => performance.now();
-  const spend = new OwnSpend({ history: () => 0, wallNow: Date.now, maxSubjects: 1000 });
+  const spend = new OwnSpend({
+    history: () => 0,
+    wallNow: () => Date.now() + wall.shiftMs,
+    maxSubjects: 1000,
+  });
   const share = (limits: Subject["limits"]) => shareOfLimits(limits, { rank, count: MASTERS });
   const limiter = () => new RateLimiter({ now, maxKeys: 1000 });
   const took: number[] = [];
+  const turns: string[] = [];
   const store = new RedisStore({
     server: { url: `redis://127.0.0.1:${port}`, password: "secret" },
     master: `master-${rank}`,
@@ -355,9 +493,9 @@ function newMaster(rank: number, port: number) {
     events: {
       budgeted: () => budgets,
       onTaken: (seconds) => took.push(seconds),
-      onOpen: () => undefined,
-      onClose: () => undefined,
+      onOpen: () => turns.push("opened"),
+      onClose: () => turns.push("closed"),
     },
   });
-  return { store, spend, took };
+  return { store, spend, took, turns };
 }

@@ -210,8 +210,6 @@ async function within<T>(timeoutMs: number, answer: Promise<T>): Promise<T> {
   const timer = setTimeout(() => {
     setImmediate(() => reject(new Error(`Redis did not answer within ${timeoutMs} ms`)));
   }, timeoutMs);
-  answer.catch(() => undefined);
-  promise.catch(() => undefined);
   try {
     return await Promise.race([answer, promise]);
   } finally {

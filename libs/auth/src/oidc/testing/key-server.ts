@@ -94,3 +94,24 @@ export async function signedToken(
     .setProtectedHeader(JSON.parse(JSON.stringify(fields)))
     .sign(privateKey);
 }
+
+/** A token that has exactly so many characters. */
+export async function tokenOfLength(
+  chars: number,
+  key: SigningKey,
+  claims: JWTPayload,
+  header: Readonly<Record<string, unknown>> = {},
+): Promise<string> {
+  const padded = (size: number, more: string) =>
+    signedToken(key, { ...claims, pad: "x".repeat(size) }, { ...header, pad: more });
+  // Base64 has no text of every length; one of two headers makes up for it.
+  for (const more of ["", "x"]) {
+    const { length } = await padded(0, more);
+    const least = Math.floor(((chars - length) * 3) / 4) - 2;
+    for (let size = least; size < least + 5; size++) {
+      const token = await padded(size, more);
+      if (token.length === chars) return token;
+    }
+  }
+  throw new Error(`no token has ${chars} characters`);
+}
