@@ -67,7 +67,7 @@ it.each(["logout+jwt", "LOGOUT+JWT", "application/logout+jwt", "JWT", undefined]
   async (typ) => expect(await readOf({}, { typ })).toMatchObject({ subject: "alice" }),
 );
 
-it.each(["at+jwt", "logout+jwt+application/", "xapplication/jwt", ""])(
+it.each(["at+jwt", "logout+jwt+application/", "x/application/jwt", ""])(
   "logout tokens: the type %j is refused",
   async (typ) => expect(await readOf({}, { typ })).toBeUndefined(),
 );
@@ -81,7 +81,7 @@ it.each<[string, object]>([
   ["without an id", { jti: undefined }],
   ["without an issuer", { iss: undefined }],
   ["without a client", { aud: undefined }],
-  ["that names nobody", { sub: undefined, sid: undefined }],
+  ["that names no user", { sub: undefined, sid: undefined }],
   ["with a nonce, which is an ID token,", { nonce: "n" }],
   ["without events", { events: undefined }],
   ["whose events are a text", { events: EVENT }],

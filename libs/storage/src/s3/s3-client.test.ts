@@ -1,3 +1,5 @@
+// holds: artifacts-s3
+
 import { createServer, type IncomingHttpHeaders } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
@@ -72,8 +74,8 @@ describe("an S3 store", () => {
 
   it("refuses a wrong key and a bucket that is not there, and says what to do", async () => {
     const wrongKey = { ...server.env, AWS_SECRET_ACCESS_KEY: "x" };
-    const stranger = new S3Client(readS3Settings("s3://heddle", wrongKey, "--copies"));
-    await expect(stranger.remove("a")).rejects.toMatchObject({
+    const other = new S3Client(readS3Settings("s3://heddle", wrongKey, "--copies"));
+    await expect(other.remove("a")).rejects.toMatchObject({
       code: "permission_denied",
       message: expect.stringMatching(/refused DELETE .*\/heddle\/a: 403 .*Check AWS_ACCESS_KEY_ID/),
     });
@@ -242,11 +244,11 @@ describe("an S3 store with answers of its own", () => {
       AWS_ENDPOINT_URL: "http://127.0.0.1:1",
       AWS_ACCESS_KEY_ID: "i",
     };
-    const nobody = readS3Settings(
+    const settings = readS3Settings(
       "s3://own",
       { ...closed, AWS_SECRET_ACCESS_KEY: "s" },
       "--copies",
     );
-    await expect(new S3Client(nobody).remove("a")).rejects.toThrow(/did not answer: \w+/);
+    await expect(new S3Client(settings).remove("a")).rejects.toThrow(/did not answer: \w+/);
   });
 });

@@ -174,6 +174,27 @@ describe.skipIf(!isThere)(`limits in Redis and in memory (needs ${PROGRAM})`, ()
     expect(await named("for-ever", total)).toBeGreaterThan(31 * DAY_MS);
     expect(await named("for-ever", { requestsPerMinute: 5 })).toBeGreaterThan(DAY_MS);
   });
+
+  it("a call of a key and its project has the rest of both", async () => {
+    const both = [40, 20].map((requestsPerMinute) => ({
+      kind: "key" as const,
+      name: `both-${requestsPerMinute}`,
+      limits: { requestsPerMinute },
+    }));
+    const hold = await store.limits.admit(both);
+    if (!hold.ok) throw new Error(`refused by ${hold.limitedBy}`);
+    expect(hold.views().map(({ requests }) => requests.remaining)).toEqual([39, 19]);
+    hold.finish({ tokens: 0, spend: 0 });
+  });
+
+  it("a Redis that has forgotten the scripts gets them again, in the same session", async () => {
+    const before = store.session.id;
+    await client.call("SCRIPT", "FLUSH");
+    const of = { kind: "key" as const, name: "flushed", limits: { concurrency: 1 } };
+    const hold = await store.limits.admit([of]);
+    expect([hold.ok, (await store.limits.admit([of])).ok]).toEqual([true, false]);
+    expect(store.session.id).toBe(before);
+  });
 });
 
 function parts() {

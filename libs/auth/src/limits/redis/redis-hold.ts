@@ -63,13 +63,14 @@ export class RedisHold implements Hold {
       return undefined;
     }
     this.#inRedis = taken !== undefined;
-    if (taken) this.#views = taken.views;
-    else {
+    if (taken) {
+      this.#views = taken.views;
+      own.correct(this.#ownOf(amounts));
+    } else {
       const refusal = own.reserve(amounts);
       if (refusal) return refusal;
     }
     this.#reserved = amounts;
-    if (taken) own.correct({ tokens: 0, spend: amounts.spend });
     return undefined;
   }
 
