@@ -20,10 +20,13 @@ export const TARGETS: readonly MutationTarget[] = [
     tests: ["libs/consensus/src/{proposals,replica,snapshots}/**/*.test.ts"],
   })),
   ...["storage", "training"].map(library),
-  ...["control", "scheduler"].map((name) => ({
-    ...library(name),
+  // Changes of a spec are tried by the scheduler, which the master joins to the state.
+  {
+    name: "libs/control",
+    tests: ["libs/control/src/**/*.test.ts", "apps/master/src/api/jobs/spec-changes.test.ts"],
     env: { HEDDLE_PROPERTY_RUNS: "12" },
-  })),
+  },
+  { ...library("scheduler"), env: { HEDDLE_PROPERTY_RUNS: "12" } },
   // The client of the parameter servers is tested with real servers, but for those that are processes.
   {
     name: "libs/parameters",

@@ -198,6 +198,21 @@ async function oneEntryPerSegment(): Promise<MemoryFiles> {
   return files;
 }
 
+test("durable log: no older snapshot serves where there is no entry after it", async () => {
+  const files = new MemoryFiles();
+  const log = await open(files);
+  await log.bootstrap(membership, []);
+  const id = { index: 2, term: 1 };
+  await log.snapshots.write({ ...id, cluster: "c", detail: membership }, []);
+  const snapshot = { ...id, confState, data: new Uint8Array(0) };
+  await log.write(append({ term: 1, vote: 0, commit: 2, snapshot }));
+  await log.close();
+  const newest = files.paths().findLast((path) => path.endsWith(".snap")) as string;
+  files.flipBit(newest, 20, 0);
+  const onDamaged = () => undefined;
+  await expect(open(files, { onDamaged })).rejects.toThrow(/no usable snapshot is left/);
+});
+
 /** Removes that many of the oldest segments. */
 async function loseSegments(files: MemoryFiles, count: number): Promise<void> {
   const segments = files.paths().filter((path) => path.endsWith(".log"));

@@ -55,8 +55,8 @@ async function textsAt(files: MemoryFiles, at: number, make = () => new TextMach
     return machine;
   });
   const outcome = await state.then(
-    ({ machine, firstKept }) => ({ texts: machine.texts, firstKept }),
-    (error: AppError) => ({ error }),
+    ({ machine, firstKept }) => ({ texts: machine.texts, firstKept, error: undefined }),
+    (error: AppError) => ({ texts: undefined, firstKept: undefined, error }),
   );
   return { ...outcome, made: made.length };
 }
@@ -66,7 +66,7 @@ test("past state: the snapshot and the entries up to the position", async () => 
   const leader: Entry = { term: 2, index: 11, type: "EntryNormal", data: new Uint8Array(0) };
   const change: Entry = { term: 2, index: 12, type: "EntryConfChangeV2", data: Buffer.from("x") };
   await append(leader, change, ...commands(13, 15));
-  expect(await textsAt(files, 10)).toEqual({ texts: ["before"], firstKept: 10, made: 1 });
+  expect(await textsAt(files, 10)).toMatchObject({ texts: ["before"], firstKept: 10, made: 1 });
   expect(await textsAt(files, 14)).toMatchObject({ texts: ["before", "e13", "e14"] });
   expect(await textsAt(files, 15)).toMatchObject({ texts: ["before", "e13", "e14", "e15"] });
 });
@@ -126,7 +126,7 @@ test("past state: an attempt that fails is made again, with an empty machine", a
       isFirst ? Promise.reject(new Error("replaced")) : apply(commands);
     return machine;
   };
-  expect(await textsAt(files, 11, make)).toEqual({
+  expect(await textsAt(files, 11, make)).toMatchObject({
     texts: ["before", "e11"],
     firstKept: 10,
     made: 2,
