@@ -1,10 +1,15 @@
 // holds: sec-tls
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import type { ServerDuplexStream, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
+import type {
+  ServerDuplexStream,
+  ServerUnaryCall,
+  ServiceError,
+  sendUnaryData,
+} from "@grpc/grpc-js";
 import type { Log } from "@heddle/observability/logger";
 import {
   authorityHash,
@@ -18,6 +23,8 @@ import { formatJoinToken, parseJoinToken } from "@heddle/pki/join-token";
 import type { NodeRole } from "@heddle/pki/node-name";
 import { ensureAuthority, readMaterial, writeMaterial } from "@heddle/pki/tls-files";
 import { TlsIdentity } from "@heddle/pki/tls-identity";
+import { callerOf } from "@heddle/rpc/credentials";
+import { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import { Peer } from "@heddle/rpc/peer";
 import {
   attachMethod,
@@ -155,6 +162,60 @@ test("TLS: an expiring certificate ends no open stream, but admits no new call",
   ).rejects.toMatchObject({ details: expect.stringContaining("expired") });
   stream.cancel();
   stream.on("error", () => undefined);
+});
+
+// holds: sec-revoked
+test("revocation: ends the node's open calls, whatever it sends, and is kept", async () => {
+  const directory = mkdtempSync(join(folder, "followed-"));
+  const followed = new FollowedCluster(directory);
+  const bound = await bindServer({
+    host: "127.0.0.1",
+    port: 0,
+    credentials: { clusterToken: "", tls: serverTls },
+    isRevoked: (node, { valid_from: from }) => followed.revoked.has(node, Date.parse(from)),
+  });
+  closing.push(() => closeServer(bound.server, 0));
+  followed.onRevoked(bound.endRevoked);
+  const cancelled: string[] = [];
+  let received = 0;
+  bound.server.addService(clusterService, {
+    attach: (stream: ServerDuplexStream<object, object>) => {
+      const { name } = callerOf(stream);
+      stream.on("data", () => {
+        received++;
+        stream.write({ heartbeatIntervalMs: 1 });
+      });
+      stream.on("cancelled", () => cancelled.push(name));
+    },
+  });
+  const attach = async (name: string) => {
+    const { privateKey, csr } = await requestCertificate();
+    const certificate = await signNode(ours, csr, { role: "worker", name }, HOUR_MS);
+    const tls = new TlsIdentity({ authority: ours.certificate, certificate, privateKey });
+    const peer = new Peer(bound.address, { clusterToken: "", tls });
+    closing.push(() => peer.close());
+    const stream = peer.duplex(attachMethod);
+    const ended = new Promise<ServiceError>((resolve) => stream.once("error", resolve));
+    stream.write({ register: {} });
+    await new Promise((resolve) => stream.once("data", resolve));
+    return { peer, stream, ended };
+  };
+  const [stolen, kept] = await Promise.all([attach("stolen"), attach("kept")]);
+  const before = received;
+  await followed.revoke([["worker/stolen", Date.now()]]);
+  for (let at = 0; at < 10; at++) stolen.stream.write({ heartbeat: {} });
+  expect(await stolen.ended).toMatchObject({
+    details: expect.stringContaining("the certificates of the worker stolen were revoked"),
+  });
+  expect([cancelled, received]).toEqual([["stolen"], before]);
+  kept.stream.write({ heartbeat: {} });
+  await new Promise((resolve) => kept.stream.once("data", resolve));
+  kept.stream.on("error", () => undefined).cancel();
+  const restarted = new FollowedCluster(directory).revoked;
+  const has = (name: string) => restarted.has({ role: "worker", name }, Date.now() - 1_000);
+  expect([has("stolen"), has("kept")]).toEqual([true, false]);
+  writeFileSync(join(directory, "revoked-nodes.json"), "{");
+  expect(() => new FollowedCluster(directory)).toThrow(/revoked-nodes.json is no JSON/);
 });
 
 // holds: sec-tls-renewal

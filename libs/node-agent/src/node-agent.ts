@@ -94,7 +94,11 @@ export class NodeAgent {
     const machine = new Machine(dataDirectory, options.machine);
     await machine.start();
     const tickets = new TicketVerifier(credentials);
-    const { server, address: bound } = await bindServer({
+    const {
+      server,
+      address: bound,
+      endRevoked,
+    } = await bindServer({
       host,
       port,
       credentials,
@@ -103,6 +107,7 @@ export class NodeAgent {
       tickets: options.takesTickets ? tickets : undefined,
       isRevoked: (node, { valid_from: from }) => followed.revoked.has(node, Date.parse(from)),
     });
+    followed.onRevoked(endRevoked);
     return new NodeAgent(options, nodeId, {
       credentials,
       machine,

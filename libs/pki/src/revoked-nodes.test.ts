@@ -5,8 +5,8 @@ import { RevokedNodes } from "./revoked-nodes.ts";
 
 test("revoked nodes: the latest revocation of a node counts, from whichever master", () => {
   const revoked = new RevokedNodes();
-  revoked.add("worker/w", 2_000);
-  revoked.add("worker/w", 1_000);
+  const adds = [2_000, 1_000, 2_000].map((atMs) => revoked.add([["worker/w", atMs]]));
+  expect(adds).toEqual([true, false, false]);
   const ends = (role: "worker" | "parameter-server", name: string, fromMs: number) =>
     revoked.has({ role, name }, fromMs);
   expect(ends("worker", "w", 2_000)).toBe(true);
@@ -17,7 +17,7 @@ test("revoked nodes: the latest revocation of a node counts, from whichever mast
 
 test("revoked nodes: the earliest of too many is forgotten", () => {
   const revoked = new RevokedNodes();
-  for (let at = 10_000; at >= 0; at--) revoked.add(`worker/n${at}`, 1_000 + at);
+  for (let at = 10_000; at >= 0; at--) revoked.add([[`worker/n${at}`, 1_000 + at]]);
   const isKept = (at: number) => revoked.has({ role: "worker", name: `n${at}` }, 0);
   expect([0, 1, 10_000].map(isKept)).toEqual([false, true, true]);
 });

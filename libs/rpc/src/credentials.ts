@@ -4,7 +4,6 @@ import {
   type ChannelCredentials,
   credentials as grpc,
   Metadata,
-  ServerInterceptingCall,
   type ServerInterceptor,
   type ServerListener,
 } from "@grpc/grpc-js";
@@ -15,6 +14,7 @@ import { TlsIdentity, type TlsMaterial } from "@heddle/pki/tls-identity";
 import { CALLERS, type Callers, TOKEN_HOLDERS } from "./callers.ts";
 import type { FollowedCluster } from "./followed-cluster.ts";
 import { type JobCredentials, TICKET_SCHEME, type TicketVerifier } from "./job-ticket.ts";
+import { OpenCall, type OpenCalls } from "./open-calls.ts";
 import { toStatus } from "./status.ts";
 import { TOKEN_MISMATCH } from "./token/handshake.ts";
 import { TokenChannelCredentials } from "./token/token-channel.ts";
@@ -71,6 +71,8 @@ interface CallerChecks {
   /** With a verifier, tasks of jobs may call the methods for jobs. */
   readonly tickets?: TicketVerifier | undefined;
   readonly isRevoked?: IsRevoked | undefined;
+  /** Gets the calls of nodes. */
+  readonly open?: OpenCalls | undefined;
   /** Whether each call carries the token, as under TLS to a server that is no node. */
   readonly takesBearer: boolean;
 }
@@ -93,7 +95,10 @@ export function requireCaller(own: NodeCredentials, checks: CallerChecks): Serve
         try {
           const caller =
             callers === "anyone" ? undefined : identify(own, checks, callers, metadata, call);
-          if (caller) metadata.set(CALLER_KEY, writeClaim(caller));
+          if (caller) {
+            metadata.set(CALLER_KEY, writeClaim(caller));
+            checks.open?.add(opened, caller);
+          }
           next(metadata);
         } catch (error) {
           checks.onRefused?.();
@@ -101,7 +106,8 @@ export function requireCaller(own: NodeCredentials, checks: CallerChecks): Serve
         }
       },
     };
-    return new ServerInterceptingCall(call, { start: (next) => next(listener) });
+    const opened = new OpenCall(call, listener);
+    return opened;
   };
 }
 

@@ -3,9 +3,15 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { NodeClaim } from "@heddle/pki/node-name";
 import { serverChannelOptions } from "./channel-options.ts";
-import { type IsRevoked, type NodeCredentials, requireCaller } from "./credentials.ts";
+import {
+  type IsRevoked,
+  type NodeCredentials,
+  requireCaller,
+  revokedError,
+} from "./credentials.ts";
 import type { FollowedCluster } from "./followed-cluster.ts";
 import type { TicketVerifier } from "./job-ticket.ts";
+import { OpenCalls } from "./open-calls.ts";
 import { checkDialler } from "./token/handshake.ts";
 
 /** Bound on unauthenticated connections; further ones are cut. */
@@ -15,6 +21,8 @@ export interface BoundServer {
   readonly server: Server;
   /** host:port, with the system's choice for port 0. */
   readonly address: string;
+  /** Ends the open calls of nodes whose certificates were revoked since. */
+  endRevoked(): void;
 }
 
 interface BindOptions {
@@ -35,6 +43,7 @@ interface BindOptions {
 /** A server that authorizes every call. Rejects if the port is in use. */
 export async function bindServer(options: BindOptions): Promise<BoundServer> {
   const { host, credentials, onRefused, tickets, followed, isRevoked, key } = options;
+  const open = new OpenCalls();
   const gate = new TokenGate(credentials, onRefused);
   const server = new NodeServer(gate, {
     ...serverChannelOptions,
@@ -44,6 +53,7 @@ export async function bindServer(options: BindOptions): Promise<BoundServer> {
         tickets,
         followed,
         isRevoked,
+        open,
         takesBearer: key !== undefined,
         claimOf: (peer) => gate.claimOf(peer),
       }),
@@ -52,7 +62,9 @@ export async function bindServer(options: BindOptions): Promise<BoundServer> {
   try {
     const tls = tlsCredentials(options);
     const port = await (tls ? bindTls(server, options, tls) : gate.listen(options, server));
-    return { server, address: `${host}:${port}` };
+    const errorOf: Parameters<OpenCalls["end"]>[0] = (node, shown) =>
+      isRevoked?.(node, shown) ? revokedError(node) : undefined;
+    return { server, address: `${host}:${port}`, endRevoked: () => open.end(errorOf) };
   } catch (cause) {
     const why = `cannot listen for gRPC on ${host}:${options.port}: ${(cause as Error).message}`;
     throw new AppError("unavailable", `${why}; choose another --grpc-port`, { cause });

@@ -145,9 +145,13 @@ export class Attachment {
   }
 
   #note({ cluster, revoked }: AttachReply__Output): void {
-    const { followed } = this.#options;
+    const { master, followed, log } = this.#options;
     if (followed.refusalOf(cluster) !== undefined) return;
-    for (const { node, atMs } of revoked) followed.revoked.add(node, Number(atMs));
+    const reported = revoked.map(({ node, atMs }) => [node, Number(atMs)] as const);
+    followed.revoke(reported).catch((error: unknown) => {
+      const { message } = toAppError(error);
+      log.warn({ master, error: message }, "revoked certificates are not kept over a restart");
+    });
   }
 
   /** Resolves with the reason when the stream has ended. */

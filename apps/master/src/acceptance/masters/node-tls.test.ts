@@ -3,6 +3,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { ServiceError } from "@grpc/grpc-js";
 import { createApiKey } from "@heddle/auth/api-key";
 import { eventually } from "@heddle/base/testing/eventually";
 import type { Worker } from "@heddle/contracts/api/workers";
@@ -13,7 +14,8 @@ import { ensureAuthority, readMaterial } from "@heddle/pki/tls-files";
 import { TlsIdentity } from "@heddle/pki/tls-identity";
 import { CALLERS } from "@heddle/rpc/callers";
 import { Peer } from "@heddle/rpc/peer";
-import { renewMethod } from "@heddle/rpc/proto";
+import { renewMethod, shipLogsMethod } from "@heddle/rpc/proto";
+import { fromStatus } from "@heddle/rpc/status";
 import { ALL_METHODS, callOutcome } from "@heddle/rpc/testing/call-outcome";
 import { describe, expect, it, type TestContext } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
@@ -126,9 +128,12 @@ describe.concurrent("a worker under TLS", () => {
     onTestFinished(() => other.close());
     const weights = ALL_METHODS.find(({ path }) => path.endsWith("/ReadWeights"))!;
     expect(await callOutcome(other, weights)).toBe("invalid_value");
+    const logs = await openStream(cluster.grpc, tls);
+    onTestFinished(() => logs.close());
     const { id } = (await named("stolen"))!;
     const reply = await cluster.request("POST", `/api/v1/workers/${id}/revoke`);
     expect(reply.status).toBe(202);
+    expect(await logs.end).toBe("permission_denied");
     await cluster.replicasReady(1);
     expect((await named("stolen"))?.attached ?? false).toBe(false);
     await eventually(async () => (await callOutcome(other, weights)) === "permission_denied");
@@ -145,6 +150,15 @@ describe.concurrent("a worker under TLS", () => {
     expect(await named("kept")).toMatchObject({ attached: true });
     const { data } = await json(cluster, "GET", "/api/v1/events/log?type=NODE_REVOKE");
     expect(data).toHaveLength(1);
+    // Without a master nothing but its own file says so.
+    await cluster.stop(cluster.master, "SIGKILL");
+    const keptWorker = cluster.workers[1]!;
+    await cluster.stop(keptWorker, "SIGKILL");
+    const port = new URL(`tcp://${kept}`).port;
+    await cluster.startWorker(["--tls", "--name", "kept", "--grpc-port", port], "two");
+    const again = new Peer(kept, { clusterToken: "", tls }, "worker");
+    onTestFinished(() => again.close());
+    expect(await callOutcome(again, weights)).toBe("permission_denied");
   });
 
   // holds: sec-tls-renewal
@@ -163,6 +177,19 @@ describe.concurrent("a worker under TLS", () => {
     expect(Math.abs((await attachedAt(cluster)) - attached)).toBeLessThan(5_000);
   });
 });
+
+/** A stream of logs to a master, which stays open; `end` is how it ends. */
+async function openStream(master: string, tls: TlsIdentity) {
+  const peer = new Peer(master, { clusterToken: "", tls });
+  const stream = peer.duplex(shipLogsMethod);
+  const { promise: end, resolve } = Promise.withResolvers<string>();
+  stream.on("error", (error: ServiceError) => resolve(fromStatus(error, "the master").code));
+  stream.on("end", () => resolve("ended"));
+  stream.on("data", () => undefined);
+  // Its answer comes after the master has the stream.
+  await peer.unary(renewMethod, { csr: "" }, { deadlineMs: 30_000 }).catch(() => undefined);
+  return { end, close: () => peer.close() };
+}
 
 // holds: sec-callers
 it("nodes under TLS: each refuses every role's certificate all other roles' methods", async ({

@@ -106,6 +106,9 @@ export class RaftMember implements OnApplicationShutdown {
       EventLogWriter.open(directory, cluster, this.#options.onFatal, this.#options.eventSegment),
     );
     this.#control = control;
+    control.onApplied((command) => {
+      if (command === undefined || command.type === "node.revoke") this.server.endRevoked();
+    });
     const { bootstrapKeyFile, enrollKeyFile } = config;
     const { signal } = this.#closing;
     const files = { bootstrapKeyFile, enrollKeyFile };
