@@ -152,6 +152,7 @@ test("blob store: a full disk is a clear error, and leaves room for the next put
   await expect(store.put(CONTENT)).rejects.toMatchObject({
     code: "insufficient_storage",
     message: expect.stringMatching(/disk of blobs is full/),
+    cause: expect.objectContaining({ code: "ENOSPC" }),
   });
   expect([store.has(DIGEST), disk.paths()]).toEqual([false, []]);
   isFull = false;

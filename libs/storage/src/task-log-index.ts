@@ -90,7 +90,7 @@ export class TaskLogIndex {
     return span?.start ?? this.end;
   }
 
-  /** Bytes from the end up to `end` were seen at `unixMs`. */
+  /** Bytes from the end up to `end` were seen at `unixMs`; there may be none. */
   add(end: number, unixMs: number): void {
     this.#push({ start: this.end, end, unixMs, dropped: false });
   }

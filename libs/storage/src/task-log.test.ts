@@ -54,6 +54,18 @@ test("task log: output is indexed with its times, also after a restart", async (
   expect(log.offsetAt(1_001)).toBe(4);
 });
 
+test("task log: a shipped piece has a record for each of its times, and no empty one", async () => {
+  const data = Buffer.from("one\ntwo\n");
+  const times = [
+    { at: 0, unixMs: 1_000 },
+    { at: 4, unixMs: 2_000 },
+  ];
+  await log.append({ offset: 0, data, times, first: 0, complete: false });
+  await log.sync();
+  expect(statSync(`${path}.index`).size).toBe(64);
+  expect((await log.read(0, 100)).times).toEqual(times);
+});
+
 test("task log: its index grows in the same file", async () => {
   const inodes = new Set<number>();
   for (const text of ["one\n", "two\n", "three\n"]) {

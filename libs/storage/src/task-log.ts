@@ -278,9 +278,9 @@ export class TaskLog {
     times.forEach(({ unixMs }, i) => {
       const next = times[i + 1];
       const end = Math.min(pieceEnd, next ? offset + next.at : pieceEnd);
-      if (end > this.end) this.#index.add(end, unixMs);
+      this.#index.add(end, unixMs);
     });
-    if (this.end < pieceEnd) this.#index.add(pieceEnd, times.at(-1)?.unixMs ?? 0);
+    this.#index.add(pieceEnd, times.at(-1)?.unixMs ?? 0);
   }
 }
 

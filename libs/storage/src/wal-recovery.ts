@@ -200,13 +200,10 @@ export class WalReader {
   #takeEntry(record: WalRecord, sequence: number): void {
     const firstIndex = this.#entries[0]?.index ?? record.index;
     const nextIndex = firstIndex + this.#entries.length;
-    if (record.index > nextIndex && record.index === (this.#snapshot?.index ?? -1) + 1) {
-      this.#entries = [];
-    } else if (record.index > nextIndex) {
+    if (record.index > nextIndex) {
       throw corruption(`entry ${nextIndex} is missing before entry ${record.index}`, sequence);
-    } else {
-      this.#entries.length = Math.max(0, record.index - firstIndex);
     }
+    this.#entries.length = Math.max(0, record.index - firstIndex);
     this.#entries.push(record);
     this.#indexes.set(sequence, Math.max(this.#indexes.get(sequence) ?? -1, record.index));
   }

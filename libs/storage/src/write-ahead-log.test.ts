@@ -351,6 +351,20 @@ describe("WriteAheadLog", () => {
   });
 
   // holds: wal-other-cluster
+  it("refuses a log in which an entry is missing, and names it", async () => {
+    await write([[entry(5), entry(6)], [entry(8)]]);
+    await expect(open()).rejects.toThrow(/entry 7 is missing before entry 8/);
+  });
+
+  it("reads segments alone, not files whose names contain theirs", async () => {
+    await write([[entry(1)]]);
+    const [name = ""] = await readdir(directory);
+    for (const other of [`x${name}`, `${name}.old`, name.replace(/.\.log/, ".log")]) {
+      await writeFile(join(directory, other), "no segment");
+    }
+    expect(await read()).toMatchObject({ indexes: [1] });
+  });
+
   it("refuses the log of another node or cluster", async () => {
     await write([[entry(1)]]);
     await expect(open({ owner: { cluster: "c1", node: "n2" } })).rejects.toThrow(

@@ -42,6 +42,18 @@ describe("entries in memory", () => {
     expect(() => storage.compact(9)).toThrow("no entry 9");
   });
 
+  it("at the end are as many as fit in the bytes, from an index on", () => {
+    const storage = new MemoryStorage();
+    storage.append([1, 2, 3, 4, 5].map((index) => entry(index)));
+    storage.compact(1);
+    const size = entryBytes(entry(1));
+    expect(storage.newestWithin(2, 5, 2 * size)).toBe(4);
+    expect(storage.newestWithin(2, 5, 2 * size - 1)).toBe(5);
+    expect(storage.newestWithin(2, 5, 0)).toBe(6);
+    expect(storage.newestWithin(3, 5, 100 * size)).toBe(3);
+    expect(storage.newestWithin(2, 4, size)).toBe(4);
+  });
+
   it("are replaced only by a newer snapshot", () => {
     const storage = new MemoryStorage();
     storage.append([entry(1), entry(2)]);

@@ -47,3 +47,17 @@ test("applying: bytes that were never handed over leave no room beyond the limit
   log.appliedTo(3, 5 * SIZE);
   expect([log.applying, next(log)]).toEqual([3, [4, 5]]);
 });
+
+test("reading: entries that are not durable yet follow stored ones within the limit", () => {
+  const log = logOf(7);
+  log.append([entry(8), entry(9)]);
+  const indexes = (maxBytes: number) => {
+    const read = log.slice(6, 10, maxBytes);
+    return typeof read === "string" ? read : read.map(({ index }) => index);
+  };
+  expect(indexes(0)).toEqual([6]);
+  expect(indexes(2 * SIZE)).toEqual([6, 7]);
+  expect(indexes(3 * SIZE - 1)).toEqual([6, 7]);
+  expect(indexes(3 * SIZE)).toEqual([6, 7, 8]);
+  expect(indexes(9 * SIZE)).toEqual([6, 7, 8, 9]);
+});
