@@ -3,15 +3,18 @@ import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { cuttableModel } from "@heddle/engines/shards/cut-rules";
 import { pullDemoWeights } from "./inference/model-file.ts";
 import { BenchEngine } from "./shards/engines.ts";
+import { rpcPeer, rpcRates } from "./shards/peer/ggml-rpc.ts";
 import { evenPlan, Pipeline } from "./shards/pipeline.ts";
 import { slowWays } from "./shards/slow-ways.ts";
+import { withCleanup } from "./support/child-process.ts";
 import { benchFolder, readOptions } from "./support/command-line.ts";
 import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
-import { atLeast, printTable, printVerdicts } from "./support/table.ts";
+import { atLeast, atMost, printTable, printVerdicts } from "./support/table.ts";
 
-// One model whole and in stages, each with one thread of computation: decoding, greedy. The stages
-// are threads of this process, so that the hop between them costs next to nothing.
+// One model whole and in stages, each with one thread of computation: decoding, greedy. First the
+// stages are threads of this process, so that the hop between them costs next to nothing; then they
+// are processes of the engine as it serves, beside ggml's own RPC with as many servers.
 
 const usage =
   "npm run bench:shards -- [--model-file FILE.gguf, else the demo weights] [--rounds N] [--steps N] [--stages 2,4]";
@@ -42,6 +45,7 @@ const WAYS: readonly Way[] = stageCounts.flatMap((stages) =>
       ],
 );
 const SEQUENCES = [1, 4, 8, 16, 32];
+const PEER_STAGES = 2;
 
 const rates = new Map<string, number[]>();
 let isEqual = true;
@@ -85,7 +89,10 @@ const engineWays = stageCounts.flatMap((count) =>
         { name: `${count} stages, ${count} calls at once`, count, callsAtOnce: count },
       ],
 );
+const peer = await rpcPeer();
+const peerName = `ggml RPC, ${PEER_STAGES} servers`;
 for (let round = 0; round < rounds; round++) {
+  if (peer !== undefined) await withCleanup(() => measurePeer(peer));
   for (const { name, count, callsAtOnce } of engineWays) {
     const engine = await BenchEngine.open(model, modelFile, { count, folder, callsAtOnce });
     await engine.rate(1, steps);
@@ -97,14 +104,25 @@ for (let round = 0; round < rounds; round++) {
     await engine.close();
   }
 }
+async function measurePeer(libraries: string): Promise<void> {
+  const load = { modelFile, servers: PEER_STAGES, sequences: SEQUENCES, steps };
+  for (const [at, rate] of (await rpcRates(libraries, load)).entries()) {
+    const key = `${peerName}/${SEQUENCES[at]}`;
+    engineRates.set(key, [...(engineRates.get(key) ?? []), rate]);
+  }
+}
 const engineRateOf = (name: string, sequences: number) =>
   median(engineRates.get(`${name}/${sequences}`) ?? []);
+const engineColumns = [
+  ...engineWays.map(({ name }) => name),
+  ...(peer === undefined ? [] : [peerName]),
+];
 printTable(
   `Tokens a second of the engine, medians of ${rounds}; a process with one thread for each stage`,
-  ["sequences", ...engineWays.map(({ name }) => name)],
+  ["sequences", ...engineColumns],
   SEQUENCES.map((sequences) => [
     String(sequences),
-    ...engineWays.map(({ name }) => engineRateOf(name, sequences)),
+    ...engineColumns.map((name) => engineRateOf(name, sequences)),
   ]),
 );
 // The same with slow ways between workers.
@@ -139,12 +157,22 @@ printTable(
     }),
   ),
 );
+const againstPeer = (sequences: number) => {
+  const ours = engineRateOf("2 stages, 2 calls at once", sequences);
+  const bar = `2 stages of the engine against ggml's RPC, ${sequences} sequences`;
+  return atLeast(bar, ours / engineRateOf(peerName, sequences), 1.5, "x");
+};
+/** Of a step of one sequence, for each way between the processes: there and back. */
+const hopMs =
+  (1_000 / engineRateOf("2 stages, 1 call at once", 1) - 1_000 / engineRateOf("whole", 1)) / 2;
 printVerdicts([
   atLeast("all tokens equal to the whole model's (1 is yes)", isEqual ? 1 : 0, 1),
   ...(stageCounts.includes(2)
     ? [
         atLeast("2 stages against the whole with one thread, 8 sequences", gain(8), 0.9, "x"),
         atLeast("2 stages against the whole with one thread, 16 sequences", gain(16), 1.2, "x"),
+        ...(peer === undefined ? [] : [8, 16].map(againstPeer)),
+        atMost("what a hop adds to a step, ms", hopMs, 0.5),
       ]
     : []),
 ]);

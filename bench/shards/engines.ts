@@ -7,10 +7,8 @@ import type { CuttableModel } from "@heddle/engines/shards/cut-rules";
 import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
 import { cutShard } from "@heddle/engines/shards/shard-cut";
 import { writeShard } from "@heddle/engines/shards/testing/write-shard";
-import { evenPlan } from "./pipeline.ts";
+import { BENCH_KV_TOKENS, evenPlan, PROMPT_TOKENS } from "./pipeline.ts";
 
-const PROMPT_TOKENS = 32;
-const KV_TOKENS = 8_192;
 const MAX_SEQUENCES = 32;
 
 /** How a model is divided for a measurement. */
@@ -48,7 +46,7 @@ export class BenchEngine {
     const sizes = {
       rule: model.rule,
       threads: 1,
-      kvTokens: KV_TOKENS,
+      kvTokens: BENCH_KV_TOKENS,
       maxSequences: MAX_SEQUENCES,
     };
     const ranges = count === 1 ? [] : evenPlan(model, count);
@@ -59,7 +57,12 @@ export class BenchEngine {
     const take = { onEvents: (_: readonly EngineEvent[]) => {} };
     const options = {
       modelPath: files.at(-1)!,
-      options: { threads: 1, contextTokens: 256, kvTokens: KV_TOKENS, maxSequences: MAX_SEQUENCES },
+      options: {
+        threads: 1,
+        contextTokens: 256,
+        kvTokens: BENCH_KV_TOKENS,
+        maxSequences: MAX_SEQUENCES,
+      },
       sink: (events: readonly EngineEvent[]) => take.onEvents(events),
     };
     const engine = await startLlamaEngine(options, stages);

@@ -10,13 +10,13 @@ import { writeShard } from "@heddle/engines/shards/testing/write-shard";
 import type { StageResult, StageWork } from "./stage-thread.ts";
 
 /** Tokens of each sequence before the measurement. */
-const PROMPT_TOKENS = 32;
-const KV_TOKENS = 8_192;
+export const PROMPT_TOKENS = 32;
+export const BENCH_KV_TOKENS = 8_192;
 const MAX_SEQUENCES = 32;
 
 /** The plan that has as many stages: the memory of equal workers is the least that allows it. */
 export function evenPlan(model: CuttableModel, stages: number): readonly PlannedStage[] {
-  const demand = { kvTokens: KV_TOKENS, overheadBytes: 0, maxStages: stages };
+  const demand = { kvTokens: BENCH_KV_TOKENS, overheadBytes: 0, maxStages: stages };
   for (let memoryBytes = 2 ** 20; ; memoryBytes *= 1.01) {
     const workers = Array.from({ length: stages }, (_, i) => {
       return { id: `stage ${i + 1}`, memoryBytes };
@@ -55,7 +55,7 @@ export class Pipeline {
         to,
         isLast: to === model.blocks,
         threads: 1,
-        kvTokens: KV_TOKENS,
+        kvTokens: BENCH_KV_TOKENS,
         maxSequences: MAX_SEQUENCES,
         batchTokens: 512,
       };
@@ -138,7 +138,9 @@ class StageThread {
   }
 
   async close(): Promise<void> {
-    await this.#thread.terminate();
+    const ended = once(this.#thread, "exit");
+    this.#thread.postMessage("close");
+    await ended;
   }
 }
 

@@ -23,7 +23,14 @@ export interface StageResult {
 const options = workerData as StageOptions;
 const stage = StageModel.open(openStageLibrary(), options);
 const port = parentPort!;
-port.on("message", ({ rows, hidden }: StageWork) => {
+port.on("message", (work: StageWork | "close") => {
+  if (work === "close") {
+    // The end of the thread does not free the library's memory.
+    stage.close();
+    port.close();
+    return;
+  }
+  const { rows, hidden } = work;
   stage.decode(rows, hidden);
   if (options.isLast) {
     const outputs = rows.filter(({ output }) => output).length;
