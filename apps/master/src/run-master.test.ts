@@ -201,6 +201,23 @@ describe("master process", () => {
     expect(open.output.err).toMatch(/--insecure-bind/);
   });
 
+  it("warns where the API or the nodes' connections are without TLS beyond loopback", async () => {
+    const started = run([
+      "--insecure-bind",
+      "--insecure-nodes",
+      "--http-host",
+      "::",
+      "--grpc-host",
+      "::",
+    ]);
+    await ready(started);
+    const { out } = started.output;
+    expect(out).toContain("no TLS for the HTTP API (--insecure-bind)");
+    expect(out).toContain("no TLS between nodes (--insecure-nodes)");
+    started.child.kill("SIGTERM");
+    await started.exited();
+  });
+
   // holds: usage-private
   it("logs no prompt, answer or key", async () => {
     const started = run(["--log-level", "debug"]);

@@ -59,7 +59,11 @@ describe("readConfig", () => {
       const args = ["--http-host", host];
       expect(() => readConfig(args, {})).toThrow(/--http-host.*--insecure-bind/);
       expect(() => readConfig([...args, "--insecure-nodes"], {})).toThrow(/--insecure-bind/);
-      expect(readConfig([...args, "--insecure-bind"], {}).httpHost).toBe(host);
+      const open = readConfig([...args, "--insecure-bind"], {});
+      expect(open).toMatchObject({ httpHost: host, isHttpExposed: true });
+      const certificate = ["--http-cert-file", "/c", "--http-key-file", "/k"];
+      expect(readConfig([...args, ...certificate], {}).isHttpExposed).toBe(false);
+      expect(readConfig(["--insecure-bind"], {}).isHttpExposed).toBe(false);
     },
   );
 

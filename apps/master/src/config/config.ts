@@ -2,6 +2,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
+import { isLoopback } from "@heddle/base/network-address";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { leavesLoopback } from "@heddle/contracts/configuration/master-faults";
 import {
@@ -77,6 +78,8 @@ export interface MasterConfig {
   readonly taskLogs: { readonly maxBytes: number; readonly maxAgeMs: number };
   readonly walSegmentBytes: number;
   readonly snapshotEntries: number;
+  /** Whether other machines reach the HTTP API without TLS. */
+  readonly isHttpExposed: boolean;
   /** Whether nodes of other machines are reached without TLS. */
   readonly isExposed: boolean;
   /** Whether nodes authenticate by certificates over TLS. */
@@ -213,6 +216,7 @@ export function readConfig(
     },
     walSegmentBytes: settings.wal_segment_mib * 2 ** 20,
     snapshotEntries: settings.snapshot_entries,
+    isHttpExposed: settings.http_cert_file === "" && !isLoopback(settings.http_host),
     isExposed: leaves && !tls,
     tls,
     logLevel: settings.log_level,

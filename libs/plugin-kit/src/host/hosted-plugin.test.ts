@@ -132,6 +132,14 @@ const ODD_ANSWERS = [
   ["nothing", "return undefined;"],
   ["a thrown text", "throw 'text';"],
   ["a thrown nothing", "throw undefined;"],
+  [
+    "a thrown object whose every part throws",
+    "const no = () => { throw new Error('no'); }; throw new Proxy({}, { get: no, getPrototypeOf: no });",
+  ],
+  [
+    "an answer whose parts throw",
+    "return new Proxy({}, { get() { throw new Error('no'); }, ownKeys() { throw new Error('no'); } });",
+  ],
   ["endless recursion", "const again = () => again() + 1; return again();"],
   [
     "an error of a strange code",
@@ -193,6 +201,15 @@ test.concurrent.for(TAMPERING)("a plugin that %s harms only itself", async ([, b
   const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
   const isNew = () => plug.status().restarts > 0 && plug.state === "ready";
   await eventually(async () => isNew() || (await answers()), "it is there again", 50_000);
+});
+
+test("a plugin that replaces JSON and timers of its process answers with JSON", async () => {
+  const replaced = `JSON.stringify = () => "{"; JSON.parse = () => ({ evil: true });
+    globalThis.fetch = globalThis.setTimeout = () => { throw new Error("replaced"); };`;
+  const later = `if (globalThis.asked) { ${replaced} } globalThis.asked = true;`;
+  const plug = await start(plugin(`${later} return { ok: true };`));
+  for (let at = 0; at < 3; at++) expect(await call(plug)).toBe('{"ok":true}');
+  expect(plug.status()).toMatchObject({ state: "ready", restarts: 0 });
 });
 
 test("a plugin may not read other files, signal others or start processes", async () => {

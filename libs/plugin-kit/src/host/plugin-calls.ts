@@ -79,6 +79,9 @@ interface CallSignal {
   readonly isOver: boolean;
 }
 
+/** As they are before a plugin replaces them. */
+const { parse, stringify } = JSON;
+
 /** Characters of a route's answer, of an event of a stream, and of what becomes part of a job. */
 const MAX_ANSWER_CHARACTERS = 16_777_216;
 const MAX_EVENT_CHARACTERS = 262_144;
@@ -227,12 +230,12 @@ function checked<Schema extends z.ZodType>(schema: Schema, value: unknown, what:
 
 /** A copy of it: only data crosses. */
 function partOfJob<Part>(part: Part, what: string): Part {
-  return JSON.parse(jsonOf(part, what, MAX_JOB_CHARACTERS)) as Part;
+  return parse(jsonOf(part, what, MAX_JOB_CHARACTERS)) as Part;
 }
 
 /** Throws where it has no JSON, or more characters than it may. */
 export function jsonOf(value: unknown, what: string, max: number): string {
-  const text = JSON.stringify(value);
+  const text = stringify(value);
   if (text === undefined) throw new Error(`${what} has no JSON`);
   if (text.length <= max) return text;
   throw new Error(`${what} has ${text.length} characters, more than ${max}`);
@@ -256,6 +259,15 @@ const MAX_MESSAGE_CHARACTERS = 2_000;
 const MAX_PARAM_CHARACTERS = 200;
 
 export function callErrorOf(thrown: unknown): CallError {
+  try {
+    return shownError(thrown);
+  } catch {
+    return { message: "it threw what cannot be shown" };
+  }
+}
+
+/** Throws where a part of the error does. */
+function shownError(thrown: unknown): CallError {
   const { message, stack } = thrown instanceof Error ? thrown : { message: String(thrown) };
   if (!isRefusal(thrown)) return { message: (stack ?? message).slice(0, MAX_MESSAGE_CHARACTERS) };
   const { code, param, cause } = thrown;

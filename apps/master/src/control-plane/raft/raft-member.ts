@@ -154,6 +154,9 @@ export class RaftMember implements OnApplicationShutdown {
   }
 }
 
+const INSECURE_HTTP =
+  "no TLS for the HTTP API (--insecure-bind): who can reach its port can read keys and what they send";
+
 interface OwnCredentials {
   readonly credentials: RunningCredentials;
   readonly authority: CertificateAuthority | undefined;
@@ -166,6 +169,7 @@ async function openCredentials(
   log: Logger,
 ): Promise<OwnCredentials> {
   const { dataDirectory, masterId: name, authorityFile, joinTokenFile, peers } = config;
+  if (config.isHttpExposed) log.warn(INSECURE_HTTP);
   if (config.isExposed) log.warn(INSECURE_NODES);
   if (!config.tls) {
     const clusterToken = await readOrCreateClusterToken(config.clusterTokenFile);
