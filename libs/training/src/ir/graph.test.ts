@@ -36,6 +36,11 @@ test.each<[string, (parts: ReturnType<typeof graph>) => unknown, RegExp]>([
     ({ g, i }) => g.gatherRows(g.input("cube", [2, 2, 2]), i),
     /expected a table \[v, d\] and i32 indices, got \[2,2,2\]/,
   ],
+  [
+    "rows without an index each",
+    ({ g, a, i }) => g.scatterAddRows(a, g.reshape(i, [1, ...i.shape]), 4),
+    /scatterAddRows: \[.*\] has no row for each index/,
+  ],
   ["a name that is taken", ({ g }) => g.input("a", []), /input a already/],
   ["a size of zero", ({ g }) => g.input("c", [0]), /positive integers/],
   [

@@ -67,6 +67,13 @@ test("average: resumes bit by bit, and begins again with another model's", () =>
   expect(other.state["average_weights"]).toEqual(Float32Array.of(0, 0));
 });
 
+test("average: values of no new step change nothing", () => {
+  const average = new ModelAverage(draw(), RANGES, 10);
+  const before = structuredClone(average.state);
+  average.add(0, draw(), 0);
+  expect(average.state).toEqual(before);
+});
+
 test("average: parameters of a fragment without an average stay unchanged", () => {
   const parameters = draw();
   const before = structuredClone(parameters);
