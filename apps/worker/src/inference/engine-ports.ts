@@ -73,13 +73,13 @@ export interface StageHost {
 }
 
 /**
- * Resolves with the streams to all stages before the last, also those that are open already; rejects
- * where one does not serve.
+ * Resolves with the streams to all stages before the last, also those of `joined` that are open, where
+ * new ones are added; rejects where one does not serve.
  */
 export type PeerStages = (
   stage: ModelStage,
   build: string,
-  joined: readonly JoinedStage[],
+  joined: Set<JoinedStage>,
 ) => Promise<readonly JoinedStage[]>;
 
 /** What a worker does for models that workers divide. */

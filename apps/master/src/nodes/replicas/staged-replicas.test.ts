@@ -320,6 +320,20 @@ test("staged replicas: a worker that can hold the model gets no stage of it", as
   expect(bench.actions).toEqual([]);
 });
 
+test("staged replicas: what was missing is said no more when a large worker returns", async () => {
+  const bench = await mixedBench();
+  bench.load(await bench.places());
+  bench.loadWhole("large");
+  bench.workers.delete("large");
+  bench.unload("large");
+  await bench.places();
+  await bench.places();
+  expect(bench.staged.failures().get("m")).toMatch(/it needs two/);
+  bench.add("large", undefined, 2_000);
+  await bench.places();
+  expect(bench.staged.failures().size).toBe(0);
+});
+
 test("staged replicas: where the large worker leaves, others divide its replica too", async () => {
   const bench = await mixedBench();
   bench.load(await bench.places());

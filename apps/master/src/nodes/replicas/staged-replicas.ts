@@ -147,6 +147,7 @@ export class StagedReplicas {
       const free = new Map([...byId].filter(([id]) => !split.whole?.workers.has(id)));
       this.#mend(division, spec, byId, free);
       division.replicas.splice(split.divided);
+      if (division.replicas.length === split.divided) division.failure = undefined;
       if (isLeader && division.replicas.length < split.divided) {
         if (adopts) this.#again(adoptsMs);
         else this.#plan(division, spec, free);

@@ -19,27 +19,28 @@ export interface JoinedStage {
 
 /**
  * Opens a stream to each stage before the last, in order, but for those to which one of `joined` is
- * open. `build` is what all stages must have in common. Rejects with the first failure, which names the
- * stage; no new stream is left open then.
+ * open; new ones are added there. `build` is what all stages must have in common. Rejects with the first
+ * failure, which names the stage; the other streams stay open for the next try, since a stage that is
+ * left begins again.
  */
 export async function joinPeers(
   { peers }: ModelStage,
   build: string,
   credentials: NodeCredentials,
-  joined: readonly JoinedStage[] = [],
+  joined: Set<JoinedStage>,
 ): Promise<readonly JoinedStage[]> {
-  const open = joined.filter(({ frames }) => !frames.destroyed);
+  for (const each of joined) if (each.frames.destroyed) joined.delete(each);
   const joins = await Promise.allSettled(
     peers.map(async (peer) => {
-      const same = open.find((each) => isDeepStrictEqual(each.peer, peer));
-      return same ?? { peer, frames: await joinPeer(peer, build, credentials) };
+      const same = [...joined].find((each) => isDeepStrictEqual(each.peer, peer));
+      const stage = same ?? { peer, frames: await joinPeer(peer, build, credentials) };
+      joined.add(stage);
+      return stage;
     }),
   );
   const failed = joins.find((each) => each.status === "rejected");
-  const all = joins.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
-  if (!failed) return all;
-  for (const each of all) if (!open.includes(each)) each.frames.destroy();
-  throw failed.reason;
+  if (failed) throw failed.reason;
+  return joins.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
 }
 
 async function joinPeer(

@@ -68,19 +68,26 @@ async function startDriver(
   { options, stage, path, build }: Driver,
   { joinPeers, ...start }: EngineStart,
 ): Promise<WorkerEngine> {
-  let joined: readonly JoinedStage[] = [];
+  const joined = new Set<JoinedStage>();
   const join = async () => {
     if (!joinPeers) throw new AppError("unavailable", "this worker is in no cluster");
-    joined = await joinPeers(start.stage?.() ?? stage, build, joined);
-    return joined.map(({ frames }) => frames);
+    const stages = await joinPeers(start.stage?.() ?? stage, build, joined);
+    return stages.map(({ frames }) => frames);
   };
-  const connect = (signal: AbortSignal) =>
-    retry(join, {
-      backoff: REJOIN_BACKOFF,
-      signal,
-      isPassing: (error) => !FINAL.has(toAppError(error).code),
-      onRetry: (error) => start.onWaiting?.(toAppError(error).message),
-    });
+  const connect = async (signal: AbortSignal) => {
+    let used: readonly Duplex[] = [];
+    try {
+      used = await retry(join, {
+        backoff: REJOIN_BACKOFF,
+        signal,
+        isPassing: (error) => !FINAL.has(toAppError(error).code),
+        onRetry: (error) => start.onWaiting?.(toAppError(error).message),
+      });
+      return used;
+    } finally {
+      for (const { frames } of joined) if (!used.includes(frames)) frames.destroy();
+    }
+  };
   // The first to be joined, before the model is loaded: the reason why they cannot be is reported.
   let first: readonly Duplex[] | undefined = await connect(start.signal);
   const state = { isStarted: false, isUp: true, isJoined: false };

@@ -78,7 +78,7 @@ async function joinFirst(options: Joining = {}, credentials?: NodeCredentials) {
 function joinStage(
   options: Joining = {},
   credentials?: NodeCredentials,
-  joined?: readonly JoinedStage[],
+  joined = new Set<JoinedStage>(),
 ) {
   const { name = "last", build = "one", deployment = "m#0", address = bound.address } = options;
   const peer = { node: "n", address, deployment, from: 2, to: 4, memoryBytes: 0 };
@@ -99,12 +99,16 @@ test("stages: bytes go both ways, also more than what is buffered", async () => 
   frames.destroy();
 });
 
-test("stages: a stream that is open is joined no second time", async () => {
-  const joined = await joinStage();
-  expect(await joinStage({}, undefined, joined)).toEqual(joined);
-  joined[0]!.frames.destroy();
+test("stages: one that is joined stays so while another cannot be", async () => {
+  const joined = new Set<JoinedStage>();
+  const [first] = await joinStage({}, undefined, joined);
+  await expect(joinStage({ deployment: "m#1" }, undefined, joined)).rejects.toThrow(/no stage m#1/);
+  expect(first!.frames.destroyed).toBe(false);
+  expect(await joinStage({}, undefined, joined)).toEqual([first]);
+  first!.frames.destroy();
   const [again] = await joinStage({}, undefined, joined);
-  expect(again!.frames).not.toBe(joined[0]!.frames);
+  expect(again!.frames).not.toBe(first!.frames);
+  expect([...joined]).toEqual([again]);
   again!.frames.destroy();
 });
 

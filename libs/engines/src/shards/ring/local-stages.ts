@@ -24,6 +24,8 @@ export class LocalStages {
   #stages: readonly StageProcess[] = [];
   #frames: readonly Duplex[] = [];
   #moving = 0;
+  /** Those that others have taken the place of. */
+  readonly #left: StageProcess[] = [];
   #hub: StageHub | undefined;
   #closed = false;
 
@@ -61,11 +63,12 @@ export class LocalStages {
 
   async close(): Promise<void> {
     this.#closed = true;
-    await Promise.all(this.#stages.map((stage) => stage.close()));
+    await Promise.all([...this.#left, ...this.#stages].map((stage) => stage.close()));
   }
 
   async #startMoved(): Promise<readonly Duplex[]> {
     const process = await startStage(this.#starts[this.#moving]!);
+    this.#left.push(this.#stages[this.#moving]!);
     this.#stages = this.#stages.with(this.#moving, process);
     this.#frames = this.#frames.with(this.#moving, this.#framesOf(process, this.#moving));
     return this.#frames;
