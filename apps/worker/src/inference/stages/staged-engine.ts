@@ -63,11 +63,11 @@ interface Driver {
   readonly build: string;
 }
 
-/** Resolves when all stages have joined. While one is lost it takes no further requests. */
-async function startDriver(
-  { options, stage, path, build }: Driver,
+/** What opens streams to the stages before the last: once, and until it is done. */
+function streamsTo(
+  { stage, build }: Pick<Driver, "stage" | "build">,
   { joinPeers, ...start }: EngineStart,
-): Promise<WorkerEngine> {
+) {
   const joined = new Set<JoinedStage>();
   const join = async () => {
     if (!joinPeers) throw new AppError("unavailable", "this worker is in no cluster");
@@ -88,6 +88,15 @@ async function startDriver(
       for (const { frames } of joined) if (!used.includes(frames)) frames.destroy();
     }
   };
+  return { join, connect };
+}
+
+/** Resolves when all stages have joined. While one is lost it takes no further requests. */
+async function startDriver(
+  { options, stage, path, build }: Driver,
+  { joinPeers, ...start }: EngineStart,
+): Promise<WorkerEngine> {
+  const { join, connect } = streamsTo({ stage, build }, { joinPeers, ...start });
   // The first to be joined, before the model is loaded: the reason why they cannot be is reported.
   let first: readonly Duplex[] | undefined = await connect(start.signal);
   const state = { isStarted: false, isUp: true, isJoined: false };

@@ -1,12 +1,12 @@
-// holds: plugins-block-steps
+// holds: plugins-block-steps, block-kit
 
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { until } from "@heddle/base/testing/until";
 import type { TaskSpec } from "@heddle/contracts/generated/heddle/v1/TaskSpec";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { blockCases, killSteps } from "../../../test/block-kit.ts";
 import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leader.ts";
 
 // Steps of a plugin's block as tasks of a worker. The config of a step says what it does.
@@ -83,6 +83,16 @@ beforeAll(async () => {
 afterAll(async () => {
   await leader.close();
   rmSync(folder, { recursive: true });
+});
+
+blockCases({
+  id: "acts/act@3",
+  plugin: file,
+  artifacts: ["out.txt"],
+  brief: { act: "files" },
+  long: { act: "leaves" },
+  wrong: [{}, "'act'"],
+  resumes: { act: "counts", stopAt: 3 },
 });
 
 function step(config: object, spec: Partial<TaskSpec> = {}): Partial<TaskSpec> {
@@ -183,17 +193,6 @@ it("a cancelled step ends by its signal, one that hangs is killed", async () => 
   }
 });
 
-/** Ends the block's process as the system does; the id is of the trainer's program alone. */
-function kill(): void {
-  const text = execFileSync("ps", ["-wweo", "pid=,args="], { maxBuffer: 2 ** 26 }).toString();
-  const own = text
-    .split("\n")
-    .filter((line) => line.includes("block-main") && line.includes(leader.folder));
-  const pids = own.map((line) => Number.parseInt(line, 10));
-  expect(pids.length).toBeGreaterThan(0);
-  for (const pid of pids) process.kill(pid, "SIGKILL");
-}
-
 it("after a kill the next attempt continues at the last checkpoint, with the outputs", async () => {
   const jobId = "resumes";
   const spec = step({ act: "counts", stopAt: 3 });
@@ -204,7 +203,7 @@ it("after a kill the next attempt continues at the last checkpoint, with the out
     () => session.progressLines.some((line) => line.includes("stops")),
     60_000,
   );
-  kill();
+  killSteps(leader);
   const killed = await session.reaches("exited", first);
   expect(killed.exit).toMatchObject({ reason: "ExitCode" });
   const resumeFrom = killed.progress?.checkpoint ?? "";
