@@ -17,6 +17,7 @@ const LONG_SHARE = 0.25;
 /** The executors of a simulated worker: programs are events of its machine. */
 export class WorkerExecutors {
   readonly isolation = "user";
+  readonly fault = "";
   readonly cgroup = "";
   readonly containerCli = "";
   readonly leaseFolder = "";
@@ -37,6 +38,9 @@ export class WorkerExecutors {
     if (!process || !machine) throw new Error("a worker outside of its machine");
     return new WorkerExecutors(new SimulatedExecutor(process, machine));
   }
+
+  /** None opens later. */
+  onOpen(): void {}
 
   get(name: string): Executor | undefined {
     return this.all.find((executor) => executor.name === name);
