@@ -68,7 +68,9 @@ const CALL: RouteCall = {
   body: undefined,
   caller: undefined,
 };
-const call = (plugin: HostedPlugin) => plugin.call(CALL, { timeoutMs: 500 });
+/** For calls that may never end; others have time, since the machine may be slow. */
+const SOON_MS = 500;
+const call = (plugin: HostedPlugin, timeoutMs = 30_000) => plugin.call(CALL, { timeoutMs });
 
 for (const isolation of ["process", "none"]) {
   test(`${isolation}: a call is answered; what it throws is the plugin's fault, counted`, async () => {
@@ -92,7 +94,7 @@ for (const isolation of ["process", "none"]) {
 
   test(`${isolation}: a call that never ends is late, counted, and others are answered`, async () => {
     const slow = await start(plugin("await new Promise(() => {});"), { isolation });
-    await expect(call(slow)).rejects.toMatchObject({ code: "deadline_exceeded" });
+    await expect(call(slow, SOON_MS)).rejects.toMatchObject({ code: "deadline_exceeded" });
     expect(slow.status()).toMatchObject({ state: "ready", faults: { late: 1 } });
   });
 }
@@ -119,7 +121,7 @@ test.concurrent.for(ENDINGS)(
   async ([, body, kind]) => {
     const file = plugin(`if (!globalThis.calm) { ${body} }`);
     const plug = await start(file, { memory_mib: 200 }, PING_MS);
-    await call(plug).catch(() => undefined);
+    await call(plug, SOON_MS).catch(() => undefined);
     const counted = () =>
       kind.split("|").some((each) => plug.status().faults[each as "exited"] > 0);
     await eventually(async () => counted() && plug.state === "ready", "it is ready again", 50_000);
@@ -197,8 +199,8 @@ test.concurrent.for(TAMPERING)("a plugin that %s harms only itself", async ([, b
     `if (!globalThis.calm) { globalThis.calm = true; ${body} } return { ok: true };`,
   );
   const plug = await start(file, {}, PING_MS);
-  await call(plug).catch(() => undefined);
-  const answers = async () => (await call(plug).catch(() => "")) === '{"ok":true}';
+  await call(plug, SOON_MS).catch(() => undefined);
+  const answers = async () => (await call(plug, SOON_MS).catch(() => "")) === '{"ok":true}';
   const isNew = () => plug.status().restarts > 0 && plug.state === "ready";
   await eventually(async () => isNew() || (await answers()), "it is there again", 50_000);
 });
