@@ -19,7 +19,7 @@ export function evenPlan(model: CuttableModel, stages: number): readonly Planned
   const demand = { kvTokens: BENCH_KV_TOKENS, overheadBytes: 0, maxStages: stages };
   for (let memoryBytes = 2 ** 20; ; memoryBytes *= 1.01) {
     const workers = Array.from({ length: stages }, (_, i) => {
-      return { id: `stage ${i + 1}`, memoryBytes };
+      return { id: `${i + 1}`, name: `stage ${i + 1}`, memoryBytes };
     });
     const plan = planStages(model, workers, demand);
     if (plan) return plan;

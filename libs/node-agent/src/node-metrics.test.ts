@@ -27,7 +27,7 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
     gpus: [
       { index: 1, utilizationPercent: 50, memoryBytes: 80, memoryUsedBytes: 20, fault: "ECC" },
     ],
-    replicas: [{ deployment: "m", phase: "ready", load }],
+    replicas: [{ deployment: "m", phase: "ready", load, stage: { memoryBytes: 512 } }],
   };
   exposeNodeMetrics(registry, { heartbeat: () => state, attachedMasters: () => 3 });
   const first = (await registry.metrics()).split("\n");
@@ -47,6 +47,7 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
     'heddle_node_kv_cache_usage_ratio{deployment="m"} 0.25',
     'heddle_node_generated_tokens_total{deployment="m"} 70',
     'heddle_node_refusals_total{reason="stale"} 3',
+    'heddle_node_stage_planned_bytes{deployment="m"} 512',
     'heddle_node_stage_steps_total{deployment="m"} 9',
     'heddle_node_stage_busy_seconds_total{deployment="m"} 1.5',
     'heddle_node_stage_idle_seconds_total{deployment="m"} 0.5',

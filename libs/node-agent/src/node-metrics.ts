@@ -133,6 +133,15 @@ const GAUGES: readonly Metric[] = [
     labels: ["deployment"],
     samples: eachReplica(({ residentBytes }) => residentBytes),
   },
+  {
+    name: "heddle_node_stage_planned_bytes",
+    help: "Memory that was planned for a stage of a divided model.",
+    labels: ["deployment"],
+    samples: ({ replicas = [] }) =>
+      replicas.flatMap(({ deployment = "", stage }): Sample[] =>
+        stage ? [[{ deployment }, stage.memoryBytes]] : [],
+      ),
+  },
 ];
 
 const COUNTERS: readonly Metric[] = [

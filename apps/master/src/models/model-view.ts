@@ -9,6 +9,7 @@ import type {
   ModelRecord,
 } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
+import { undividedReason } from "../nodes/replicas/staged-replica.ts";
 
 type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
 
@@ -57,6 +58,7 @@ export function viewModel(
     lineage: model.lineage && showsLineage ? viewLineage(model.lineage) : null,
     status: statusOf(replicas, failures, isAsleep(deployment)),
     replicas,
+    undivided: (deployment && undividedReason(deployment)) ?? null,
     waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],
     weights: weights
       ? {

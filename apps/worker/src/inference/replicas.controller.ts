@@ -50,7 +50,9 @@ export class ReplicasController implements OnApplicationShutdown {
 
   @GrpcCall(workerModelsService, "PlanStages")
   async planStages(request: PlanStagesRequest__Output): Promise<StagePlan> {
-    const workers = request.workers.map(({ node, memoryBytes }) => ({ id: node, memoryBytes }));
+    const workers = request.workers.map(({ node: id, name, memoryBytes }) => {
+      return { id, name: name || id, memoryBytes };
+    });
     const weights = decodeWeights(request.weights);
     const options = request.options ? decodeOptions(request.options) : {};
     const plan = await this.#plans.plan(weights, options, workers, request.maxStages);

@@ -365,6 +365,12 @@ const modelSchema = z
         "The best phase of any replica; without one `idle` if a call starts it, or `unplaced`.",
       ),
     replicas: z.array(replicaSchema),
+    undivided: z
+      .string()
+      .nullable()
+      .describe(
+        "Why the placement `auto` does not divide the model between workers; null where it may.",
+      ),
     waiting_for: z
       .array(z.string())
       .describe("What blocks a replica's placement, and the reason of a permanent failure."),

@@ -1489,6 +1489,10 @@ export const DESCRIPTORS = `{
         "memoryBytes": {
          "type": "uint64",
          "id": 2
+        },
+        "name": {
+         "type": "string",
+         "id": 3
         }
        }
       },

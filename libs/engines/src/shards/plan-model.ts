@@ -59,7 +59,7 @@ function misfit(
 ): string {
   const kvBytes = sizesOf(model).kvBefore[model.blocks]! * kvTokens;
   const needed = mib(model.file.sizeBytes + kvBytes);
-  const has = workers.map(({ id, memoryBytes }) => `${id} has ${mib(memoryBytes)}`).join(", ");
+  const has = workers.map(({ name, memoryBytes }) => `${name} has ${mib(memoryBytes)}`).join(", ");
   return `the model does not fit into ${maxStages} stages: it needs ${needed} MiB with the keys and values of ${kvTokens} tokens, and ${mib(OVERHEAD_BYTES)} MiB more for each stage; ${has || "no worker is free"} (MiB). Add workers or memory, or lower kv_tokens`;
 }
 

@@ -41,7 +41,7 @@ function modelOf(
 }
 
 const workersOf = (...memory: readonly number[]) =>
-  memory.map((memoryBytes, i) => ({ id: `w${i}`, memoryBytes }));
+  memory.map((memoryBytes, i) => ({ id: `w${i}`, name: `w${i}`, memoryBytes }));
 const demandOf = (change: Partial<ShardDemand> = {}): ShardDemand => {
   return { kvTokens: 0, overheadBytes: 0, maxStages: 8, ...change };
 };

@@ -4,6 +4,8 @@ import type { BlockRange } from "./shard-cut.ts";
 /** A worker that may take a shard. */
 export interface ShardWorker {
   readonly id: string;
+  /** As people know it. */
+  readonly name: string;
   /** Memory that the shard may take. */
   readonly memoryBytes: number;
 }

@@ -156,6 +156,24 @@ describe("models", () => {
     expect(await reply.json()).toMatchObject({ weights: { file: "Some-Q4.gguf", sources } });
   });
 
+  it("say why the placement `auto` does not divide them", async () => {
+    const sources = ["builtin://tiny?seed=31"];
+    const weights = { sources, size_bytes: 1_000 };
+    const reasonOf = async (body: Record<string, unknown>) => {
+      expect((await register({ id: "open", weights, ...body })).status).toBe(200);
+      const reply = await send(server, "GET", "/api/v1/models/open");
+      await send(server, "DELETE", "/api/v1/models/open");
+      return ((await reply.json()) as { undivided: string | null }).undivided;
+    };
+    expect(await reasonOf({})).toBeNull();
+    expect(await reasonOf({ placement: "whole", options: { kv_dtype: "q8_0" } })).toBeNull();
+    expect(await reasonOf({ weights: { sources } })).toMatch(/size_bytes/);
+    expect(await reasonOf({ resources: { gpu_count: 1 } })).toMatch(/run on CPUs/);
+    expect(await reasonOf({ options: { kv_dtype: "q8_0" } })).toMatch(/kv_dtype/);
+    const decoding = { deterministic: "always" };
+    expect(await reasonOf({ options: { decoding } })).toMatch(/deterministic/);
+  });
+
   it.each<[string, Record<string, unknown>]>([
     ["id", { source: "builtin://tiny" }],
     ["id", { id: "a b", source: "builtin://tiny" }],
@@ -177,6 +195,19 @@ describe("models", () => {
     [
       "replicas",
       { id: "a", source: "builtin://tiny", placement: "sharded", replicas: "every-worker" },
+    ],
+    [
+      "options.kv_dtype",
+      { id: "a", source: "builtin://tiny", placement: "sharded", options: { kv_dtype: "q8_0" } },
+    ],
+    [
+      "options.decoding.deterministic",
+      {
+        id: "a",
+        source: "builtin://tiny",
+        placement: "sharded",
+        options: { decoding: { deterministic: "always" } },
+      },
     ],
     ["max_stages", { id: "a", source: "builtin://tiny", placement: "whole", max_stages: 2 }],
     ["max_stages", { id: "a", source: "builtin://tiny", max_stages: 17 }],

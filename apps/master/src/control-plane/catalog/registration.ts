@@ -194,6 +194,9 @@ function placementOf(request: RegisterModelRequest): ModelPlacement | undefined 
   if (mode === "sharded" && options.kv_dtype === "q8_0") {
     throw invalid("options.kv_dtype", "the caches of stages are `f16`");
   }
+  if (mode === "sharded" && (options.decoding?.deterministic ?? "request") !== "request") {
+    throw invalid("options.decoding.deterministic", "stages support `request` alone");
+  }
   if (mode === "sharded" && replicas === "every-worker") {
     throw invalid("replicas", "give a number: several workers have one replica");
   }

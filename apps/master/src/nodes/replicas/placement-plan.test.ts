@@ -102,11 +102,11 @@ test("failed everywhere: retried where it has failed the fewest times", () => {
 test("scheduled replicas: run exactly where the scheduler has placed them", () => {
   const wanted = new Map([deployment("m", 2)]);
   const workers = [worker("a", { m: "ready" }), worker("b"), worker("c", { m: "unloading" })];
-  expect(planPlacement(wanted, workers, new Map([["m", new Map()]]))).toEqual([
+  expect(planPlacement(wanted, workers, { places: new Map([["m", new Map()]]) })).toEqual([
     { type: "unload", worker: "a", deployment: "m" },
   ]);
   const places = new Map([["m", new Map([["b", {}]])]]);
-  expect(planPlacement(wanted, workers, places)).toEqual([
+  expect(planPlacement(wanted, workers, { places })).toEqual([
     { type: "unload", worker: "a", deployment: "m" },
     { type: "load", worker: "b", deployment: "m" },
   ]);

@@ -20,6 +20,14 @@ interface PlacedReplica {
   readonly failures?: number | undefined;
 }
 
+/** What is placed elsewhere. */
+interface FixedPlaces {
+  /** By deployment or stage of one, then worker. */
+  readonly places: ReadonlyMap<string, ReadonlyMap<string, unknown>>;
+  /** By such a deployment: replicas that go to other workers. */
+  readonly whole: ReadonlyMap<string, WholeReplicas>;
+}
+
 /** What to do now; idempotent. */
 export interface PlacementAction {
   readonly type: "load" | "unload";
@@ -33,15 +41,13 @@ export interface PlacementAction {
  * - Replicas stay where they are; new ones go to workers with the fewest deployments.
  * - A failed replica stays, with its reason, until enough others are ready; unloading it would
  *   forget its failures.
- * - What is in `places` (by deployment or stage of one, then worker) runs only there; but `whole` are
- *   replicas of such a deployment that go to other workers.
+ * - What has fixed places runs only there.
  * - Deterministic: the same view gives the same actions.
  */
 export function planPlacement(
   deployments: ReadonlyMap<string, DeploymentRecord>,
   all: readonly PlacementWorker[],
-  places: ReadonlyMap<string, ReadonlyMap<string, unknown>> = new Map(),
-  whole: ReadonlyMap<string, WholeReplicas> = new Map(),
+  { places = new Map(), whole = new Map() }: Partial<FixedPlaces> = {},
 ): PlacementAction[] {
   const actions: PlacementAction[] = [];
   const counts = new Map(all.map(({ id, replicas }) => [id, replicas.length]));

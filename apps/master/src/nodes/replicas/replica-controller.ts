@@ -148,8 +148,13 @@ export class ReplicaController {
     const plan = planPlacement(
       deployments,
       workers.map((worker) => this.#view(worker, hasRoom)),
-      new Map<string, ReadonlyMap<string, unknown>>([...this.#places, ...this.#divided.places]),
-      this.#divided.whole,
+      {
+        places: new Map<string, ReadonlyMap<string, unknown>>([
+          ...this.#places,
+          ...this.#divided.places,
+        ]),
+        whole: this.#divided.whole,
+      },
     );
     const byId = new Map(workers.map((worker) => [worker.id, worker]));
     for (const action of isLeader ? [...plan, ...this.#changedSpecs(workers)] : plan) {

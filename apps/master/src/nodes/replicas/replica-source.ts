@@ -80,12 +80,10 @@ export class RegistryReplicas implements ReplicaSource {
       return { known: true, loading: true, message };
     }
     // Workers without a replica: placement is about to load one, or waits for memory.
-    const [blocker = `${deployment} is about to be placed`] = loadBlockers(
-      deployment,
-      this.#registry.nodes(),
-      this.#control,
-    );
-    return { known: true, loading: true, message: blocker };
+    const [blocker] = loadBlockers(deployment, this.#registry.nodes(), this.#control);
+    const misfit = this.#registry.divisionFailures.get(deployment);
+    const message = misfit ?? blocker ?? `${deployment} is about to be placed`;
+    return { known: true, loading: true, message };
   }
 
   onChange(listener: () => void): () => void {

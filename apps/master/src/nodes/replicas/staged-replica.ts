@@ -119,10 +119,23 @@ export function maxStagesOf({ placement }: LlamaDeployment): number {
  * Whether workers divide a deployment's replicas: all of them, none, or those that no single worker
  * can hold.
  */
-export function divisionOf({ spec, resources }: DeploymentRecord): PlacementMode {
-  if (spec.engine !== "llama" || resources) return "whole";
-  if (spec.options.device !== undefined && spec.options.device !== "cpu") return "whole";
-  const { placement, weights } = spec;
-  if (placement && placement.mode !== "auto") return placement.mode;
-  return weights.sizeBytes === undefined ? "whole" : "auto";
+export function divisionOf(record: DeploymentRecord): PlacementMode {
+  const { spec } = record;
+  if (spec.engine !== "llama") return "whole";
+  const { mode = "auto" } = spec.placement ?? {};
+  return mode === "auto" && undividedReason(record) !== undefined ? "whole" : mode;
+}
+
+/** Why workers do not divide a deployment that leaves the placement open; undefined if they may. */
+export function undividedReason({ spec, resources }: DeploymentRecord): string | undefined {
+  if (spec.engine !== "llama" || (spec.placement?.mode ?? "auto") !== "auto") return undefined;
+  const { device = "cpu", kvDtype = "f16", decoding } = spec.options;
+  if (resources || device !== "cpu")
+    return "stages run on CPUs, and it has `resources` or a device";
+  if (kvDtype !== "f16") return "the caches of stages are `f16`, and `options.kv_dtype` is not";
+  if ((decoding?.deterministic ?? "request") !== "request") {
+    return "stages support `options.decoding.deterministic` of `request` alone";
+  }
+  if (spec.weights.sizeBytes !== undefined) return undefined;
+  return "its size is not known: register it with `weights.size_bytes`";
 }

@@ -68,9 +68,9 @@ class Bench {
       ["m", { spec: this.spec, replicas: this.replicas }],
     ]);
     const all = () => {
-      const { places, whole } = staged.places(deployments, [...this.workers.values()], isLeader);
-      this.#actions = planPlacement(deployments, this.#views(), places, whole);
-      return places;
+      const placement = staged.places(deployments, [...this.workers.values()], isLeader);
+      this.#actions = planPlacement(deployments, this.#views(), placement);
+      return placement.places;
     };
     all();
     // A plan comes later.

@@ -305,8 +305,8 @@ export class StagedReplicas {
     const plan = await link.planStages({
       weights: { key, file, sources: [...sources], sha256, sizeBytes, license },
       options: { ...spec.options },
-      workers: free.map(({ node: { id }, memoryBytes }) => {
-        return { node: id, memoryBytes: memoryBytes(spec.key) ?? 0 };
+      workers: free.map(({ node: { id, register }, memoryBytes }) => {
+        return { node: id, name: register.name, memoryBytes: memoryBytes(spec.key) ?? 0 };
       }),
       maxStages: maxStagesOf(spec),
     });

@@ -49,6 +49,17 @@ describe("a stage that moves", () => {
     expect(session.traffic.lost).toBe(epochs);
   });
 
+  it("moves often without more listeners on the stages that stay", async () => {
+    const warnings: string[] = [];
+    const onWarning = ({ message }: Error) => warnings.push(message);
+    process.on("warning", onWarning);
+    onTestFinished(() => void process.off("warning", onWarning));
+    for (let i = 0; i < 11; i++) await move(0);
+    const { error } = await session.ask({ prompt: tokens(20, 5), maxTokens: 4 });
+    expect(error).toBeUndefined();
+    expect(warnings).toEqual([]);
+  });
+
   it("begins again where the cache cannot be moved", async () => {
     const epochs = session.traffic.lost;
     const ask = session.submit(long(4));

@@ -2,6 +2,7 @@ import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { FrameSplitter } from "./frame-splitter.ts";
+import { JoinedStreams } from "./joined-streams.ts";
 import { moveCache } from "./move-cache.ts";
 import { frameEpoch, frameMicros, lostFrame } from "./stage-frame.ts";
 import type { StageTimes } from "./stage-times.ts";
@@ -42,10 +43,7 @@ export class StageHub {
   readonly #ended = new AbortController();
   readonly #sent = new FrameSplitter();
   #returned = new FrameSplitter();
-  #stages: readonly Duplex[] | undefined;
-  /** Their streams are joined no more, but for what loses them, which the other removes. */
-  #part: () => void = () => undefined;
-  #release: () => void = () => undefined;
+  #joined: JoinedStreams | undefined;
   /** Frames of the last stage that came while the others were not joined, or moved. */
   #held: Buffer[] = [];
   readonly #moves = new SerialQueue();
@@ -84,36 +82,37 @@ export class StageHub {
 
   /** Those that have moved give their caches to the new ones; else all join again. */
   async #move(): Promise<void> {
-    const before = this.#stages;
+    const before = this.#joined;
     if (!before) return;
     let after: readonly Duplex[] = [];
     try {
       after = (await this.#options.connectMoved?.()) ?? [];
-      const isMoved = after.length === before.length && (await this.#moveCaches(before, after));
-      if (!isMoved || this.#stages !== before)
+      const isMoved =
+        after.length === before.stages.length && (await this.#moveCaches(before, after));
+      if (!isMoved || this.#joined !== before)
         throw new Error("a stage has moved without its cache");
       this.#connectStreams(after);
-      closeAll(before.filter((stage) => !after.includes(stage)));
+      closeAll(before.stages.filter((stage) => !after.includes(stage)));
     } catch {
       closeAll(after);
       this.#lose(before);
     } finally {
       this.#onQuiet = undefined;
-      if (this.#stages) this.#sendHeld();
+      if (this.#joined) this.#sendHeld();
     }
   }
 
   /** No frame is under way meanwhile. */
-  async #moveCaches(before: readonly Duplex[], after: readonly Duplex[]): Promise<boolean> {
+  async #moveCaches(before: JoinedStreams, after: readonly Duplex[]): Promise<boolean> {
     const quiet = new Promise<boolean>((resolve) => {
       this.#onQuiet = () => resolve(true);
       if (this.#underWay === 0) resolve(true);
     });
     const isQuiet = await Promise.race([quiet, delay(MOVE_MS, false, { ref: false })]);
-    if (!isQuiet || this.#stages !== before) return false;
-    this.#part();
+    if (!isQuiet || this.#joined !== before) return false;
+    before.part();
     const moves = await Promise.allSettled(
-      before.map((from, at) => {
+      before.stages.map((from, at) => {
         const to = after[at]!;
         return from === to || moveCache(from, to, MOVE_MS);
       }),
@@ -127,35 +126,20 @@ export class StageHub {
       return;
     }
     this.#connectStreams(stages);
-    if (!this.#stages) return;
+    if (!this.#joined) return;
     this.#options.onChange?.(true);
     this.#sendHeld();
   }
 
   #connectStreams(stages: readonly Duplex[]): void {
-    this.#release();
-    this.#stages = stages;
+    this.#joined?.release();
     this.#returned = new FrameSplitter();
-    const lose = () => this.#lose(stages);
-    const onData = (bytes: Uint8Array) => this.#guarded(() => this.#onReturned(bytes));
-    for (const [at, stage] of stages.entries()) {
-      const next = stages[at + 1];
-      stage.once("close", lose).on("error", lose);
-      if (next) stage.pipe(next);
-      else stage.on("data", onData).resume();
-    }
-    this.#part = () => {
-      for (const stage of stages) stage.unpipe().off("data", onData).pause();
-    };
-    this.#release = () => {
-      this.#part();
-      for (const stage of stages)
-        stage
-          .on("error", () => undefined)
-          .off("close", lose)
-          .off("error", lose);
-    };
-    if (stages.some(({ destroyed }) => destroyed)) lose();
+    const joined = new JoinedStreams(stages, {
+      onData: (bytes) => this.#guarded(() => this.#onReturned(bytes)),
+      onLost: () => this.#lose(joined),
+    });
+    this.#joined = joined;
+    if (stages.some(({ destroyed }) => destroyed)) this.#lose(joined);
   }
 
   #sendHeld(): void {
@@ -165,14 +149,15 @@ export class StageHub {
   }
 
   /** Of a lost stage's epoch nothing comes back. */
-  #lose(stages: readonly Duplex[]): void {
-    if (this.#stages !== stages) return;
-    this.#stages = undefined;
+  #lose(lost: JoinedStreams): void {
+    if (this.#joined !== lost) return;
+    this.#joined = undefined;
+    lost.release();
     clearTimeout(this.#timer);
     this.#underWay = 0;
     this.#onQuiet?.();
     this.#options.times?.restart();
-    closeAll(stages);
+    closeAll(lost.stages);
     if (this.#ended.signal.aborted) return;
     if (this.#epoch !== this.#lostEpoch) {
       this.#lostEpoch = this.#epoch;
@@ -186,33 +171,33 @@ export class StageHub {
     for (const frame of this.#sent.push(bytes)) {
       // Sent before the last stage has read that it is lost.
       if (frameEpoch(frame) === this.#lostEpoch) continue;
-      if (this.#stages && !this.#onQuiet) this.#send(frame);
+      if (this.#joined && !this.#onQuiet) this.#send(frame);
       else if (this.#held.push(frame) > MAX_HELD_FRAMES) this.#last.destroy();
     }
   }
 
   #send(frame: Buffer): void {
     this.#epoch = frameEpoch(frame);
-    const stages = this.#stages;
-    if (!stages) return;
-    stages[0]?.write(frame);
+    const joined = this.#joined;
+    if (!joined) return;
+    joined.stages[0]?.write(frame);
     const nowMs = performance.now();
     this.#options.times?.left(nowMs);
     this.#aloneSinceMs = this.#underWay === 0 ? nowMs : undefined;
-    if (++this.#underWay === 1) this.#expect(stages);
+    if (++this.#underWay === 1) this.#expect(joined);
   }
 
   /** A frame comes back in time. */
-  #expect(stages: readonly Duplex[]): void {
+  #expect(joined: JoinedStreams): void {
     clearTimeout(this.#timer);
     const silenceMs = this.#options.silenceMs ?? SILENCE_MS;
-    this.#timer = setTimeout(() => this.#lose(stages), silenceMs).unref();
+    this.#timer = setTimeout(() => this.#lose(joined), silenceMs).unref();
   }
 
   #onReturned(bytes: Uint8Array): void {
     for (const frame of this.#returned.push(bytes)) {
       clearTimeout(this.#timer);
-      if (--this.#underWay > 0 && this.#stages) this.#expect(this.#stages);
+      if (--this.#underWay > 0 && this.#joined) this.#expect(this.#joined);
       if (this.#underWay === 0) this.#onQuiet?.();
       this.#timed(frame);
       if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
@@ -223,7 +208,7 @@ export class StageHub {
   #timed(frame: Buffer): void {
     const { times } = this.#options;
     const nowMs = performance.now();
-    const ways = 2 * (this.#stages?.length ?? 0);
+    const ways = 2 * (this.#joined?.stages.length ?? 0);
     const sentMs = this.#aloneSinceMs;
     if (sentMs !== undefined) times?.hopped(ways, nowMs - sentMs - frameMicros(frame) / 1_000);
     this.#aloneSinceMs = undefined;
@@ -242,7 +227,7 @@ export class StageHub {
   #end(): void {
     this.#ended.abort();
     clearTimeout(this.#timer);
-    if (this.#stages) closeAll(this.#stages);
+    if (this.#joined) closeAll(this.#joined.stages);
   }
 }
 

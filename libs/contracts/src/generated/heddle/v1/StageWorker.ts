@@ -5,9 +5,11 @@ import type { Long } from '@grpc/proto-loader';
 export interface StageWorker {
   'node'?: (string);
   'memoryBytes'?: (number | string | Long);
+  'name'?: (string);
 }
 
 export interface StageWorker__Output {
   'node': (string);
   'memoryBytes': (number);
+  'name': (string);
 }
