@@ -32,7 +32,7 @@ export const TARGETS: readonly MutationTarget[] = [
     name: "libs/parameters",
     tests: [
       "libs/parameters/src/**/*.test.ts",
-      "apps/parameter-server/src/{refusals,node-group,pull-compression,consistency,elastic,lagging-shard}.test.ts",
+      "apps/parameter-server/src/{refusals,node-group,pull-compression,consistency,elastic,exchanges,lagging-shard}.test.ts",
     ],
   },
   library("auth"),

@@ -20,6 +20,7 @@ export interface ExchangeStart {
   readonly incarnation: number | undefined;
   readonly topkFraction: number | undefined;
   readonly paths: readonly DataPath[] | undefined;
+  readonly socketDirectory: string | undefined;
   readonly patienceMs: number | undefined;
   /** By fragment. */
   readonly groups: readonly NodeGroup[];

@@ -31,7 +31,7 @@ export class ThreadedExchange implements FragmentExchange {
 
   private constructor(options: ParameterServerClientOptions, groups: readonly NodeGroup[]) {
     const { spec, credentials, rank, host, topkFraction, paths, patienceMs } = options;
-    const { incarnation } = options;
+    const { incarnation, socketDirectory } = options;
     this.shared = sharedTensors(spec);
     this.part = sharedTensors(spec);
     this.#signal = options.signal;
@@ -50,6 +50,7 @@ export class ThreadedExchange implements FragmentExchange {
       incarnation,
       topkFraction,
       paths,
+      socketDirectory,
       patienceMs,
     };
     this.#worker = new Worker(url, { workerData });
