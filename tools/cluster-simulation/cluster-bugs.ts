@@ -1,4 +1,6 @@
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import type { NodeRecord } from "@heddle/control/jobs/records/records";
+import { LeaseExpiry } from "../../apps/master/dist/nodes/lease-expiry.js";
 import { LogStore } from "../../apps/master/dist/task-output/log-store.js";
 import { Lease } from "../../apps/worker/dist/tasks/leases/lease.js";
 import { SimulatedControlPlane } from "./master.ts";
@@ -11,6 +13,8 @@ export const CLUSTER_BUGS = [
   "answersEarly",
   /** Tasks of lost nodes count as ended before their leases have. */
   "fencesEarly",
+  /** The leader's wall clock says when they have. */
+  "fencesByWallClock",
   /** Masters write zeros to logs, but for their first piece. */
   "damagesLogs",
 ] as const;
@@ -36,9 +40,9 @@ export function plantBug(bug: ClusterBug | undefined): () => void {
         return Promise.resolve({ ok: true } as ControlReply);
       });
     case "fencesEarly":
-      return proposing((command, propose) =>
-        propose(command.type === "node.lost" ? { ...command, fencedAtMs: command.atMs } : command),
-      );
+      return fencing(() => true);
+    case "fencesByWallClock":
+      return fencing(({ fencedAtMs = 0 }) => fencedAtMs <= Date.now());
     case "damagesLogs":
       return replaced(
         LogStore.prototype,
@@ -52,6 +56,16 @@ export function plantBug(bug: ClusterBug | undefined): () => void {
     default:
       return () => undefined;
   }
+}
+
+/** Fences the lost nodes that the rule names. */
+function fencing(isOver: (node: NodeRecord) => boolean) {
+  return replaced(LeaseExpiry.prototype, "over", () => (nodes) => {
+    return [...nodes].flatMap((node) => {
+      const { offer, lostIndex } = node;
+      return lostIndex !== undefined && isOver(node) ? [{ nodeId: offer.id, lostIndex }] : [];
+    });
+  });
 }
 
 type Propose = (command: ControlCommand) => Promise<ControlReply>;

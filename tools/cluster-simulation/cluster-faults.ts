@@ -14,6 +14,7 @@ export const CLUSTER_FAULTS = [
   "cutWorkerFromOneMaster",
   "cutMaster",
   "slowNetwork",
+  "clockJump",
 ] as const;
 export type ClusterFault = (typeof CLUSTER_FAULTS)[number];
 
@@ -22,6 +23,8 @@ const MAX_FAULT_US = 25_000_000;
 /** The mean time between two faults. */
 const MIN_GAP_US = 2_000_000;
 const MAX_GAP_US = 10_000_000;
+/** What a clock is set by: longer than a lease, and than a whole run. */
+const JUMPS_MS = [-3_600_000, -20_000, 20_000, 3_600_000];
 
 /** Injects faults into masters, workers and the network between them. */
 export class ClusterFaults {
@@ -130,7 +133,17 @@ export class ClusterFaults {
           this.#world.network.maxDelayUs = 2_000;
         });
         return;
+      case "clockJump":
+        this.#jump(worker);
+        return;
     }
+  }
+
+  /** Of a worker, or of the leader, which alone decides. */
+  #jump({ machine }: WorkerInSimulation): void {
+    const leader = this.#masters.find(({ member }) => member.replica?.status().isActiveLeader);
+    const { clock } = this.#dice.chance(0.3) || !leader ? machine : leader;
+    clock.offsetMs += this.#dice.pick(JUMPS_MS);
   }
 
   /** From the other masters, and from some of the workers. */

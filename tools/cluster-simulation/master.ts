@@ -31,8 +31,6 @@ export const CLUSTER_ID = "simulated";
 export const CLUSTER_TOKEN = "a-token-for-simulations";
 export const MASTER_PORT = 9_000;
 const POLL_US = 20_000;
-/** A silent node counts as lost after this share of a lease. */
-const LOST_SHARE = 0.7;
 
 class SimulatedMasterModule {}
 
@@ -45,8 +43,9 @@ export class SimulatedMaster {
   readonly name: string;
   readonly #world: ClusterWorld;
   readonly #directory: string;
-  readonly #clock: MachineClock;
+  readonly clock: MachineClock;
   readonly #leaseMs: number;
+  readonly #nodeLostMs: number;
   #process: SimulatedProcess | undefined;
   #plane: SimulatedControlPlane | undefined;
   #logs: LogReader | undefined;
@@ -59,14 +58,17 @@ export class SimulatedMaster {
       readonly directory: string;
       readonly clock: MachineClock;
       readonly leaseMs: number;
+      /** After this silence a node counts as lost. */
+      readonly nodeLostMs: number;
     },
   ) {
     this.#world = world;
     this.member = member;
     this.name = member.member.name;
     this.#directory = join(settings.directory, this.name);
-    this.#clock = settings.clock;
+    this.clock = settings.clock;
     this.#leaseMs = settings.leaseMs;
+    this.#nodeLostMs = settings.nodeLostMs;
     mkdirSync(this.#directory, { recursive: true });
     this.#follow();
   }
@@ -112,7 +114,7 @@ export class SimulatedMaster {
   #start(): void {
     const { queue, seed } = this.#world;
     const dice = new Dice(seed, `master ${this.name} ${this.#starts++}`);
-    const process = new SimulatedProcess(this.name, this.name, { queue, dice, clock: this.#clock });
+    const process = new SimulatedProcess(this.name, this.name, { queue, dice, clock: this.clock });
     this.#process = process;
     this.member.onEnd.add(() => {
       this.#process = undefined;
@@ -140,7 +142,7 @@ export class SimulatedMaster {
       grpcPort: MASTER_PORT,
       jobTimes: {
         leaseMs: this.#leaseMs,
-        nodeLostMs: this.#leaseMs * LOST_SHARE,
+        nodeLostMs: this.#nodeLostMs,
         acknowledgeMs: 5_000,
       },
     });
@@ -205,6 +207,10 @@ export class SimulatedControlPlane implements ControlPlane {
   propose(command: ControlCommand): Promise<ControlReply> {
     const { version } = this.#member.machine.control;
     return this.#propose({ type: "control", command: logCommand(command, version) });
+  }
+
+  get logTimeMs(): number {
+    return this.#member.machine.control.logTimeMs;
   }
 
   keptAnswer(id: string) {

@@ -47,6 +47,8 @@ const HEAL_SECONDS = 900;
 const STILL_SECONDS = 90;
 /** Short, so that leases end within a run. */
 const LEASE_MS = 6_000;
+/** A silent node counts as lost after one of these shares of a lease. */
+const LOST_SHARES = [0.4, 0.7];
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
 /** A run of this length in true time is stuck. */
@@ -99,7 +101,8 @@ class ClusterSimulation {
       rate: dice.pick([0.98, 1, 1, 1.02]),
       offsetMs: dice.pick([0, 0, -2_000, 5_000]),
     });
-    const settings = () => ({ directory: folder, clock: clock(), leaseMs: LEASE_MS });
+    const nodeLostMs = LEASE_MS * dice.pick(LOST_SHARES);
+    const settings = () => ({ directory: folder, clock: clock(), leaseMs: LEASE_MS, nodeLostMs });
     this.#masters = [...this.#members.members.values()].map(
       (member) => new SimulatedMaster(this.#world, member, settings()),
     );

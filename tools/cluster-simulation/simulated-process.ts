@@ -16,10 +16,10 @@ export function here(): SimulatedProcess | undefined {
   return current.getStore();
 }
 
-/** A machine's clock: how fast it is, and how wrong. */
+/** A machine's clock: how fast it is, and how wrong its time of day, which may be set. */
 export interface MachineClock {
   readonly rate: number;
-  readonly offsetMs: number;
+  offsetMs: number;
 }
 
 /**

@@ -62,6 +62,10 @@ export class VolatileControl implements ControlPlane {
     return () => this.#listeners.delete(listener);
   }
 
+  get logTimeMs(): number {
+    return this.#replicated.logTimeMs;
+  }
+
   keptAnswer(id: string) {
     return this.#replicated.keptAnswer(id);
   }

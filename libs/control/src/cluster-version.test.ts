@@ -7,6 +7,7 @@ import { expect, test } from "vitest";
 import {
   BINDS_ROLES,
   HARDENED,
+  KEEPS_SECRETS,
   LIMITED_TASKS,
   LIMITS_SUBJECTS,
   NEWEST_VERSION,
@@ -52,6 +53,7 @@ const GOLDEN = [
   LIMITS_SUBJECTS,
   BINDS_ROLES,
   RECORDS_EVENTS,
+  KEEPS_SECRETS,
 ];
 
 test.each(GOLDEN)("golden logs: those of version %i replay to the same state", (version) => {

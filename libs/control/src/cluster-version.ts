@@ -63,8 +63,10 @@ export const CLASSIFIES_CALLS = 10;
 export const REVOKES_NODES = 10;
 /** Jobs run blocks of plugins. */
 export const RUNS_BLOCKS = 10;
+/** The leader says when the leases of a lost node have expired; no wall clock decides it. */
+export const FENCES_BY_LEADER = 11;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = KEEPS_SECRETS;
+export const NEWEST_VERSION = FENCES_BY_LEADER;
 
 type Versioned = Pick<ControlState, "cluster">;
 

@@ -17,6 +17,7 @@ import { changeWebhook, isWebhookCommand } from "./audit/webhook-changes.ts";
 import {
   BINDS_ROLES,
   ENDS_SESSIONS,
+  FENCES_BY_LEADER,
   HAS_SERVICES,
   KEEPS_SECRETS,
   NEWEST_VERSION,
@@ -317,9 +318,12 @@ export class ReplicatedControl {
     const refusal = version >= BOUNDED_FROM ? growthRefusal(this.state, command) : undefined;
     if (refusal) return refusal;
     const now = { index, atMs: this.#logTimeMs, version };
-    if (isJobsCommand(command)) return this.#jobs.apply(command, now);
     const since = (first: number, change: () => ControlReply) =>
       version < first ? this.#unknown(command.type) : change();
+    if (isJobsCommand(command)) {
+      const first = command.type === "node.fenced" ? FENCES_BY_LEADER : 0;
+      return since(first, () => this.#jobs.apply(command, now));
+    }
     if (isAccessCommand(command)) {
       return since(BINDS_ROLES, () => changeAccess(this.state, command));
     }

@@ -17,6 +17,8 @@ export interface ControlPlane {
   readonly documents: DocumentIndex;
   /** The log index up to which the state has come. */
   readonly appliedIndex: number;
+  /** The time of the log, which never decreases; absent where there is no log. */
+  readonly logTimeMs?: number | undefined;
   /**
    * Resolves when the command is durable and applied; rejects with an AppError. Code `outcome_unknown`
    * means that the command may have been applied, any other code that it was not.

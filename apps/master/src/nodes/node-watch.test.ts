@@ -34,6 +34,8 @@ class Watched {
   readonly nodes = new Map<string, NodeView>();
   readonly silent = new Set<string>();
   nowMs = 1_000_000;
+  /** How far the wall clock was set forward. */
+  aheadMs = 0;
   readonly watch = new NodeWatch({
     control: this.control,
     directory: {
@@ -44,7 +46,7 @@ class Watched {
       workersLost: 0,
       divisionFailures: new Map(),
     },
-    clock: { wallMs: () => this.nowMs, monotonicMs: () => this.nowMs },
+    clock: { wallMs: () => this.nowMs + this.aheadMs, monotonicMs: () => this.nowMs },
     log: silentLog,
     nodeLostMs: 30_000,
     leaseMs: 150_000,
@@ -58,7 +60,10 @@ class Watched {
     for (const [id, node] of this.nodes) {
       if (!this.silent.has(id)) this.nodes.set(id, { ...node, lastSeenMs: this.nowMs });
     }
-    return [...this.nodes.values()];
+    const { aheadMs } = this;
+    return [...this.nodes.values()].map((node) => {
+      return { ...node, lastSeenMs: node.lastSeenMs + aheadMs };
+    });
   }
 
   /** Checks every second for this long. */
@@ -235,6 +240,37 @@ test("lost: a silent node after 30 s, its tasks fenced after the lease; it rejoi
   watched.silent.delete("a");
   await watched.pass(1_000);
   expect(watched.states).toMatchObject({ a: "ready" });
+});
+
+// holds: life-node-lost
+test.each([0, 3_600_000, -3_600_000])(
+  "fenced: a whole lease after the loss, the wall clock set by %i ms meanwhile",
+  async (aheadMs) => {
+    const watched = new Watched(["a", "b", "c"]);
+    await watched.pass(1_000);
+    watched.silent.add("a");
+    await watched.pass(31_000);
+    expect(watched.states).toMatchObject({ a: "lost" });
+    const isFenced = () => watched.control.state.nodes.get("a")?.lostIndex === undefined;
+    watched.aheadMs = aheadMs;
+    await watched.pass(150_000);
+    expect(isFenced()).toBe(false);
+    await watched.pass(6_000);
+    expect(isFenced()).toBe(true);
+  },
+);
+
+test("fenced: a new leader waits a whole lease from its first look", async () => {
+  const watched = new Watched(["a", "b", "c"]);
+  await watched.pass(1_000);
+  watched.silent.add("a");
+  await watched.pass(180_000);
+  watched.watch.reset();
+  const isFenced = () => watched.control.state.nodes.get("a")?.lostIndex === undefined;
+  await watched.pass(155_000);
+  expect(isFenced()).toBe(false);
+  await watched.pass(2_000);
+  expect(isFenced()).toBe(true);
 });
 
 test("lost: a detached node is lost too; a parameter server is no node", async () => {

@@ -12,6 +12,7 @@ import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose } from "../control-plane/propose.ts";
+import { LeaseExpiry } from "./lease-expiry.ts";
 import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
@@ -28,7 +29,7 @@ export interface NodeWatchOptions {
   readonly leaseMs: number;
 }
 
-/** Added to the lease: clock differences between masters, and renewals by a deposed leader. */
+/** Added to the lease: renewals by a deposed leader, and the rates of two clocks. */
 const FENCE_MARGIN_MS = 5_000;
 /** The share of `nodeLostMs` after which a node counts as silent. */
 const QUIET_SHARE = 1 / 3;
@@ -44,6 +45,7 @@ const FAILURE_SETTLES_MS = 5_000;
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
   readonly #liveness: NodeLivenessTracker;
+  readonly #leases: LeaseExpiry;
   /** The offers of the state as JSON: they are compared at each check and change rarely. */
   readonly #texts = new WeakMap<NodeOffer, string>();
   /** When more than half of the nodes were last silent. */
@@ -52,11 +54,13 @@ export class NodeWatch {
   constructor(options: NodeWatchOptions) {
     this.#options = options;
     this.#liveness = new NodeLivenessTracker(options.clock);
+    this.#leases = new LeaseExpiry(options.clock, options.leaseMs + FENCE_MARGIN_MS);
   }
 
   /** Forgets all reports: another master led since, and has newer ones. */
   reset(): void {
     this.#liveness.reset();
+    this.#leases.reset();
     this.#mostQuietAtMs = Number.NEGATIVE_INFINITY;
   }
 
@@ -79,6 +83,7 @@ export class NodeWatch {
     await this.#proposeAll(this.#readyReplicas(attached));
     const lost = this.#lostNodes(attached);
     if (lost.length > 0) await this.#lose(lost);
+    await this.#fence();
   }
 
   /** Changes of different nodes do not depend on each other, so that they share log entries. */
@@ -240,6 +245,13 @@ export class NodeWatch {
     log.warn({ nodes: nodeIds }, "nodes are lost");
     const fencedAtMs = atMs + leaseMs + FENCE_MARGIN_MS;
     await propose(control, { type: "node.lost", atMs, nodeIds, fencedAtMs });
+  }
+
+  async #fence(): Promise<void> {
+    const { control, clock } = this.#options;
+    const losses = this.#leases.over(control.state.nodes.values());
+    if (losses.length === 0) return;
+    await propose(control, { type: "node.fenced", atMs: clock.wallMs(), losses });
   }
 }
 

@@ -1,4 +1,3 @@
-import { systemClock } from "@heddle/base/clock";
 import { nextDueMs } from "@heddle/control/jobs/commands/clock";
 import { Inject, type OnApplicationBootstrap } from "@nestjs/common";
 import { MASTER_CONFIG } from "../config/config.module.ts";
@@ -68,7 +67,7 @@ export class JobLoops implements OnApplicationBootstrap {
   async #tick(): Promise<number | undefined> {
     const control = this.#control;
     const due = nextDueMs(control.state, control.jobs);
-    const nowMs = systemClock.wallMs();
+    const nowMs = this.#loops.clock.wallMs();
     if (due === undefined || due > nowMs) return due;
     await propose(control, { type: "clock.tick", atMs: nowMs });
     return nextDueMs(control.state, control.jobs);

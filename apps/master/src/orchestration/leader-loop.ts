@@ -18,7 +18,7 @@ export interface LeaderTask {
   readonly pauseMs: number;
   /** Whether a step may have work after this command; undefined: the state was replaced. */
   readonly concerns: (command: ControlCommand | undefined) => boolean;
-  /** One step; resolves with the wall-clock time of the next one at the latest. */
+  /** One step; resolves with the time of the next one at the latest, by the clock of the loops. */
   readonly step: () => Promise<number | undefined>;
 }
 

@@ -74,10 +74,11 @@ test("explanation: a retrying job waits until the lost node is fenced, with the 
 });
 
 test("explanation: a recovering job waits for the fence, then for a place", async () => {
-  const { control, act, atMs, explanation } = await lostNode({ failure_tolerance: 1 });
+  const { control, act, explanation } = await lostNode({ failure_tolerance: 1 });
   expect(control.state.jobs.get(jobId(1))?.state).toBe("recovering");
   expect((await explanation(1))?.blockers).toMatchObject([{ reason: "NodesLost", requested: 1 }]);
-  await act({ type: "clock.tick", atMs: atMs + FENCE_MS + 1 });
+  const { lostIndex } = control.state.nodes.get("b")!;
+  await act({ type: "node.fenced", losses: [{ nodeId: "b", lostIndex }] });
   expect((await explanation(1))?.blockers).toMatchObject([
     { reason: "InsufficientGpu", requested: 4, free: 0, limit: 4 },
     { reason: "NodesLost", message: "NodesLost: 1 of 2 nodes that the job could run on are lost" },

@@ -1,4 +1,3 @@
-import { systemClock } from "@heddle/base/clock";
 import { Inject, type OnApplicationBootstrap } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { ProjectSecrets } from "../control-plane/project-secrets.ts";
@@ -45,7 +44,7 @@ export class SecretLoop implements OnApplicationBootstrap {
             ...sealed,
           });
         }
-        return systemClock.wallMs() + LOOK_MS;
+        return this.#loops.clock.wallMs() + LOOK_MS;
       },
     });
   }

@@ -1,6 +1,7 @@
 // holds: storage-quota
 
 import type { Project } from "@heddle/contracts/api/projects";
+import { BOUNDS_STORAGE } from "@heddle/control/cluster-version";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { send } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -92,7 +93,7 @@ test("storage quota: metrics have use and limit, and each caller sees its projec
 test("storage quota: it waits for masters that know it", async () => {
   const { cluster } = server.control.state;
   const version = cluster.get("version") as number;
-  cluster.set("version", version - 1);
+  cluster.set("version", BOUNDS_STORAGE - 1);
   const refused = await quota("vision", 1);
   cluster.set("version", version);
   expect([refused.status, await refused.text()]).toEqual([

@@ -189,7 +189,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
 
   async propose(command: ControlCommand, once: Once = {}): Promise<ControlReply> {
     const logged = logCommand(command, this.#machine.control.version);
-    const call = this.#recordsEvents ? takeAudit(command.type) : undefined;
+    const records = this.events !== undefined && this.#machine.control.version >= RECORDS_EVENTS;
+    const call = records ? takeAudit(command.type) : undefined;
     const audit = call && { audit: call.audit };
     const keys = keysOfNew(this.state, command, call?.audit);
     const made = this.#propose({ type: "control", command: logged, ...once, ...audit, ...keys });
@@ -201,8 +202,8 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return reply;
   }
 
-  get #recordsEvents(): boolean {
-    return this.events !== undefined && this.#machine.control.version >= RECORDS_EVENTS;
+  get logTimeMs(): number {
+    return this.#machine.control.logTimeMs;
   }
 
   keptAnswer(id: string): ReturnType<ControlPlane["keptAnswer"]> {

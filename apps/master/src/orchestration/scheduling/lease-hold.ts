@@ -2,7 +2,7 @@ import type { Clock } from "@heddle/base/clock";
 import { parseClusterId } from "@heddle/base/cluster-id";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 
-/** Beyond the lease: how long an old leader may have renewed it, and the steps of two clocks. */
+/** Beyond the lease: how long an old leader may have renewed it, and the rates of two clocks. */
 const MARGIN_MS = 5_000;
 
 /**
@@ -11,23 +11,27 @@ const MARGIN_MS = 5_000;
  */
 export class LeaseHold {
   readonly #control: ControlPlane;
-  readonly #clock: Pick<Clock, "wallMs">;
+  readonly #clock: Clock;
   readonly #leaseMs: number;
-  readonly #startedAtMs: number;
+  /** When this process started, by both clocks. */
+  readonly #started: { readonly wallMs: number; readonly monotonicMs: number };
 
-  constructor(control: ControlPlane, clock: Pick<Clock, "wallMs">, leaseMs: number) {
+  constructor(control: ControlPlane, clock: Clock, leaseMs: number) {
     this.#control = control;
     this.#clock = clock;
     this.#leaseMs = leaseMs;
-    this.#startedAtMs = clock.wallMs();
+    this.#started = { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() };
   }
 
-  /** Wall-clock time until which nothing may start; undefined where anything may. */
-  get untilMs(): number | undefined {
+  /** For how long nothing may start; undefined where anything may. */
+  get leftMs(): number | undefined {
     // The number of an incarnation is its time of creation, or a little more where clocks differ.
     const { incarnation } = parseClusterId(this.#control.group?.status().cluster ?? "");
     if (incarnation === 0) return undefined;
-    const untilMs = Math.min(incarnation, this.#startedAtMs) + this.#leaseMs + MARGIN_MS;
-    return this.#clock.wallMs() < untilMs ? untilMs : undefined;
+    const beforeMs = Math.max(0, this.#started.wallMs - incarnation);
+    // From here on the wall clock may be set: it decides nothing.
+    const passedMs = beforeMs + this.#clock.monotonicMs() - this.#started.monotonicMs;
+    const leftMs = this.#leaseMs + MARGIN_MS - passedMs;
+    return leftMs > 0 ? leftMs : undefined;
   }
 }

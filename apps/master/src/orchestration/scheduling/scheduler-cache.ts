@@ -14,7 +14,7 @@ export type ScheduledState = Pick<ControlPlane, "state" | "jobs" | "appliedIndex
 export class SchedulerCache {
   readonly #control: ScheduledState;
   readonly nowMs: () => number;
-  readonly #hold: Pick<LeaseHold, "untilMs"> | undefined;
+  readonly #hold: Pick<LeaseHold, "leftMs"> | undefined;
   readonly refusals = new PlanRefusals();
   readonly satisfiability = new Satisfiability();
   /** Runs all work on a snapshot: its view is shared, and a cycle changes it on the way. */
@@ -24,7 +24,7 @@ export class SchedulerCache {
   /** `nowMs`: another clock than the system's, for the time of a past state. */
   constructor(
     control: ScheduledState,
-    hold?: Pick<LeaseHold, "untilMs">,
+    hold?: Pick<LeaseHold, "leftMs">,
     nowMs: () => number = Date.now,
   ) {
     this.#control = control;
@@ -38,13 +38,14 @@ export class SchedulerCache {
     // A restore brings another job index.
     if (this.#incremental?.index !== jobs) this.#incremental = new IncrementalSnapshot(state, jobs);
     const snapshot = this.#incremental.take({ index, nowMs });
-    return { ...snapshot, queue: this.#held(this.refusals.delay(snapshot.queue)) };
+    return { ...snapshot, queue: this.#held(this.refusals.delay(snapshot.queue), nowMs) };
   }
 
   /** After a restore jobs wait as in a backoff; replicas of models do not. */
-  #held(queue: readonly QueuedJob[]): readonly QueuedJob[] {
-    const untilMs = this.#hold?.untilMs;
-    if (untilMs === undefined) return queue;
+  #held(queue: readonly QueuedJob[], nowMs: number): readonly QueuedJob[] {
+    const leftMs = this.#hold?.leftMs;
+    if (leftMs === undefined) return queue;
+    const untilMs = nowMs + leftMs;
     return queue.map((job) =>
       job.entry.kind !== "replica" && job.notBeforeMs < untilMs
         ? { ...job, notBeforeMs: untilMs }

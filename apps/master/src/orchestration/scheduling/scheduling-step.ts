@@ -44,7 +44,7 @@ interface Planned {
 function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
   const { cache, plans, cycles, placement } = options;
   const startedMs = performance.now();
-  const nowMs = Date.now();
+  const nowMs = cache.nowMs();
   const { unsatisfiable, admitted, recheckAtMs, ...rest } = yield* admit(
     options,
     cache.snapshot(nowMs),
@@ -78,7 +78,7 @@ async function commit(
     ...command.starts.map(({ entry }) => entry),
     ...command.preemptions.map(({ forEntry }) => forEntry),
   ];
-  cache.refusals.record(planned, refused, Date.now());
+  cache.refusals.record(planned, refused, cache.nowMs());
 }
 
 interface Admission {

@@ -1,5 +1,6 @@
 import type { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import { LogClock } from "../../control-plane/log-clock.ts";
 import { CycleMetrics } from "./cycle-metrics.ts";
 import { JobExplainer } from "./job-explainer.ts";
 import type { LeaseHold } from "./lease-hold.ts";
@@ -19,11 +20,12 @@ export class Scheduling {
 
   constructor(
     control: ControlPlane,
-    hold?: Pick<LeaseHold, "untilMs">,
+    hold?: Pick<LeaseHold, "leftMs">,
     plugins: Pick<PluginSet, "usable"> = { usable: [] },
   ) {
+    const clock = new LogClock(control);
     this.placement = new PluginPlacement(plugins, control);
-    this.cache = new SchedulerCache(control, hold);
+    this.cache = new SchedulerCache(control, hold, () => clock.wallMs());
     this.plans = new PlanCache(this.cache);
     this.explainer = new JobExplainer(control, this.cache, this.plans);
   }

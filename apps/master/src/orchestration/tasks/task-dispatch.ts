@@ -208,7 +208,7 @@ export class TaskDispatch implements LinkOwner {
     const { clock } = this.#settings;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
-    const isHeld = this.#hold.untilMs !== undefined;
+    const isHeld = this.#hold.leftMs !== undefined;
     for (const [key, record] of this.#tasksOf(link)) {
       const status = link.statuses.get(key);
       const command = record

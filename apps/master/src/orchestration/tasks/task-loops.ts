@@ -1,4 +1,3 @@
-import { systemClock } from "@heddle/base/clock";
 import type { Logger } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Inject, type OnApplicationBootstrap } from "@nestjs/common";
@@ -23,6 +22,7 @@ const MOVES_SHARDS: ReadonlySet<string> = new Set([
   "jobs.confirmFailures",
   "job.request",
   "node.lost",
+  "node.fenced",
   "server.lost",
   "clock.tick",
 ]);
@@ -61,7 +61,7 @@ export class TaskLoops implements OnApplicationBootstrap {
       name: "registering models",
       pauseMs: REGISTER_PAUSE_MS,
       concerns: (command) => command === undefined || command.type === "tasks.report",
-      step: () => registerTrainedModels({ ...parts, clock: systemClock }),
+      step: () => registerTrainedModels({ ...parts, clock: this.#loops.clock }),
     });
   }
 
@@ -73,10 +73,10 @@ export class TaskLoops implements OnApplicationBootstrap {
       name: "deleting checkpoints",
       pauseMs: FORGET_PAUSE_MS,
       concerns: (command) => command === undefined,
-      step: () => checkpoints.step(systemClock.wallMs()),
+      step: () => checkpoints.step(this.#loops.clock.wallMs()),
     });
     const onFreed = () => forgetting.poke();
-    const shards = new ShardRelease({ ...parts, onFreed, clock: systemClock });
+    const shards = new ShardRelease({ ...parts, onFreed, clock: this.#loops.clock });
     this.#loops.run({
       name: "freeing shards",
       pauseMs: RELEASE_PAUSE_MS,
@@ -87,7 +87,7 @@ export class TaskLoops implements OnApplicationBootstrap {
 
   #releaseLostTasks(): void {
     const parts = { control: this.#control, credentials: this.#credentials, log: this.#log };
-    const lost = new LostWorkers({ ...parts, clock: systemClock });
+    const lost = new LostWorkers({ ...parts, clock: this.#loops.clock });
     this.#loops.run({
       name: "releasing lost tasks",
       pauseMs: RELEASE_PAUSE_MS,

@@ -1,4 +1,3 @@
-import { systemClock } from "@heddle/base/clock";
 import type { Logger } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Inject, Module, type OnApplicationShutdown } from "@nestjs/common";
@@ -6,6 +5,7 @@ import { LOGGER, MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import { CREDENTIALS } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { LogClock } from "../../control-plane/log-clock.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
 import { ProgressModule } from "../../nodes/progress/progress.module.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
@@ -57,6 +57,6 @@ function openDispatch(
   progress: ProgressBook,
   log: Logger,
 ): TaskDispatch {
-  const settings = { masterId, leaseMs: jobTimes.leaseMs, clock: systemClock, log };
+  const settings = { masterId, leaseMs: jobTimes.leaseMs, clock: new LogClock(control), log };
   return new TaskDispatch(settings, control, directory, credentials, secrets, progress);
 }

@@ -2,10 +2,10 @@ import { ACCEPTED, type ControlReply } from "../../command.ts";
 import type { JobIndex } from "../index/job-index.ts";
 import { accountDueMs } from "../records/account-changes.ts";
 import type { TickCommand } from "../records/commands.ts";
-import type { JobRecord, JobsState, TaskRecord } from "../records/records.ts";
+import type { JobRecord, JobsState } from "../records/records.ts";
+import { fence, isFencedByTime } from "./fencing.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 import { evictReplicas, replicasDueMs } from "./node-changes.ts";
-import { putTasks } from "./task-reports.ts";
 
 /** Retention of ended jobs: age and count. */
 const KEEP_ENDED_MS = 7 * 24 * 3_600_000;
@@ -13,7 +13,7 @@ const MAX_ENDED = 100_000;
 
 /** Fires every timer that is due by the log's time. */
 export function applyClockTick(change: JobsTransaction, _command: TickCommand): ControlReply {
-  fenceLostNodes(change);
+  fenceDueNodes(change);
   fireJobs(change);
   evictReplicas(change);
   forgetEnded(change);
@@ -26,7 +26,7 @@ export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): numb
   let due = Number.POSITIVE_INFINITY;
   for (const dueMs of index.dues.values()) due = Math.min(due, dueMs);
   for (const node of nodes.values()) {
-    if (node.fencedAtMs !== undefined) due = Math.min(due, node.fencedAtMs);
+    if (isFencedByTime(node)) due = Math.min(due, node.fencedAtMs);
     due = Math.min(due, replicasDueMs(index, node) ?? Number.POSITIVE_INFINITY);
   }
   for (const { usage } of projects.values()) {
@@ -38,22 +38,13 @@ export function nextDueMs({ nodes, projects }: JobsState, index: JobIndex): numb
   return Number.isFinite(due) ? due : undefined;
 }
 
-/** The leases on a lost node have expired, so its tasks have ended whatever their processes do. */
-function fenceLostNodes(change: JobsTransaction): void {
-  const { atMs } = change.now;
-  const over: TaskRecord[] = [];
-  for (const node of [...change.state.nodes.values()]) {
-    if (node.fencedAtMs === undefined || node.fencedAtMs > atMs) continue;
-    for (const key of change.index.tasksByNode.get(node.offer.id) ?? []) {
-      const task = change.state.tasks.get(key)!;
-      // A task that reported since its node returned continues.
-      if (task.phase !== "lost") continue;
-      const exit = { reason: "NodeLost" as const, message: "its node is lost", endedAtMs: atMs };
-      over.push({ ...task, phase: "exited", exit });
-    }
-    change.putNode({ ...node, fencedAtMs: undefined });
-  }
-  putTasks(change, over);
+/** Losses from before FENCES_BY_LEADER, which logs of that time fence by their time. */
+function fenceDueNodes(change: JobsTransaction): void {
+  const nodes = [...change.state.nodes.values()];
+  fence(
+    change,
+    nodes.filter((node) => isFencedByTime(node) && node.fencedAtMs <= change.now.atMs),
+  );
 }
 
 function fireJobs(change: JobsTransaction): void {

@@ -6,6 +6,7 @@ import type { ApplyContext } from "../records/lifecycle.ts";
 import type { JobsState } from "../records/records.ts";
 import { applyClockTick } from "./clock.ts";
 import { quarantineDevice } from "./devices.ts";
+import { fenceNodes } from "./fencing.ts";
 import { JobsTransaction } from "./jobs-transaction.ts";
 import {
   applyNodeJoin,
@@ -72,6 +73,7 @@ const COMMANDS: {
   "replica.release": releaseReplica,
   "replica.fail": failReplica,
   "node.lost": loseNodes,
+  "node.fenced": fenceNodes,
   "node.drain": drainNode,
   "node.resume": resumeNode,
   "node.quarantine": quarantineDevice,

@@ -1,4 +1,5 @@
 import { MAX_DEVICES } from "@heddle/scheduler/cluster/ledger";
+import { FENCES_BY_LEADER } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply, refuse } from "../../command.ts";
 import { messagesAt } from "../../state-messages.ts";
 import type { JobIndex } from "../index/job-index.ts";
@@ -42,7 +43,7 @@ export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeComman
     ...(known ?? { state: "ready", joinedAtMs, quarantined: [], serving: [] }),
     offer,
     changedIndex,
-    ...(isBack ? { state: known.before ?? "ready", before: undefined, lostAtMs: undefined } : {}),
+    ...(isBack ? returned(known) : {}),
   });
   const isSame = known?.offer.gpuCount === offer.gpuCount && known.offer.gpuType === offer.gpuType;
   // A drain that was ordered while the node was lost starts now; its deadline may have passed.
@@ -50,6 +51,12 @@ export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeComman
   change.finishDrain(offer.id);
   if (!isSame && offer.gpuCount > 0) resplitQueuedJobs(change);
   return ACCEPTED;
+}
+
+/** Leases are renewed again, so that only its reports say which of its lost tasks have ended. */
+function returned({ before = "ready", lostIndex }: NodeRecord): Partial<NodeRecord> {
+  const back = { state: before, before: undefined, lostAtMs: undefined };
+  return lostIndex === undefined ? back : { ...back, fencedAtMs: undefined, lostIndex: undefined };
 }
 
 function offerFault(offer: NodeOffer): string | undefined {
@@ -169,7 +176,7 @@ export function failReplica(change: JobsTransaction, command: FailReplicaCommand
   return ACCEPTED;
 }
 
-/** Tasks may run until `fencedAtMs`: nothing takes their place before. */
+/** Tasks may run until the node is fenced: nothing takes their place before. */
 export function loseNodes(change: JobsTransaction, command: LoseNodesCommand): ControlReply {
   const lost: TaskRecord[] = [];
   for (const id of command.nodeIds) {
@@ -181,6 +188,7 @@ export function loseNodes(change: JobsTransaction, command: LoseNodesCommand): C
       before: node.state,
       lostAtMs: change.now.atMs,
       fencedAtMs: command.fencedAtMs,
+      ...(change.version >= FENCES_BY_LEADER && { lostIndex: change.now.index }),
       changedIndex: change.now.index,
     });
     for (const place of placesOn(change, id)) change.dropReplica(place);

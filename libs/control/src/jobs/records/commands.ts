@@ -29,6 +29,7 @@ export type JobsCommand =
   | ReleaseReplicaCommand
   | FailReplicaCommand
   | LoseNodesCommand
+  | FenceNodesCommand
   | DrainNodeCommand
   | ResumeNodeCommand
   | QuarantineDeviceCommand
@@ -240,8 +241,21 @@ export interface LoseNodesCommand {
   readonly type: "node.lost";
   readonly atMs: number;
   readonly nodeIds: readonly string[];
-  /** From here on every lease on the nodes has expired. */
+  /** When every lease there will have expired. An estimate: `node.fenced` decides. */
   readonly fencedAtMs: number;
+}
+
+/** One loss of a node: a later one has another index. */
+export interface NodeLoss {
+  readonly nodeId: string;
+  readonly lostIndex: number;
+}
+
+/** Every lease from before these losses has expired; from FENCES_BY_LEADER on. */
+export interface FenceNodesCommand {
+  readonly type: "node.fenced";
+  readonly atMs: number;
+  readonly losses: readonly NodeLoss[];
 }
 
 /** Idempotent; a later one changes the deadline. */

@@ -248,8 +248,10 @@ export interface NodeRecord {
   readonly joinedAtMs: number;
   readonly changedIndex: number;
   readonly lostAtMs?: number | undefined;
-  /** Of a lost node: from here on its tasks are certainly over. */
+  /** Of a lost node that is not fenced yet: when that is expected. */
   readonly fencedAtMs?: number | undefined;
+  /** Of such a node: the log index of its loss. Losses before FENCES_BY_LEADER have none. */
+  readonly lostIndex?: number | undefined;
   /** Deadline of the drain. */
   readonly drainByMs?: number | undefined;
   /** Sick devices by index. */

@@ -153,7 +153,7 @@ test("running jobs: recovered tasks request no shared storage again", () => {
   cluster.submit(1, { tasks: 2, failure_tolerance: 1, resources });
   cluster.run(1);
   cluster.do({ type: "node.lost", nodeIds: ["a"], fencedAtMs: cluster.atMs });
-  cluster.do({ type: "clock.tick", atMs: cluster.atMs });
+  cluster.fence();
   cluster.join("c", { gpuCount: 1 });
   const [queued] = cluster.view().queue;
   expect(queued).toMatchObject({ tasks: 1, joinsRunning: true, shared: undefined });

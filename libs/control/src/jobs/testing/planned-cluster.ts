@@ -4,6 +4,7 @@ import type { ReplicatedControl } from "../../replicated-control.ts";
 import { newestControl } from "../../testing/newest-control.ts";
 import { nextDueMs } from "../commands/clock.ts";
 import type { JobsCommand, TaskReportEntry } from "../records/commands.ts";
+import type { NodeRecord } from "../records/records.ts";
 import { schedulingInput } from "../scheduling/scheduling-input.ts";
 import { jobId, jobSpec, nodeOffer } from "./specs.ts";
 
@@ -22,16 +23,32 @@ export class PlannedCluster {
     return this.control.apply({ type: "control", command: made }, this.control.index + 1);
   }
 
-  /** Advances the time, with a leader that fires due timers. */
+  /** Advances the time, with a leader that fires due timers and fences nodes when expected. */
   pass(ms: number): void {
     const endMs = this.atMs + ms;
     for (;;) {
-      const dueMs = nextDueMs(this.control.state, this.control.jobs);
-      if (dueMs === undefined || dueMs > endMs) break;
+      const { fencedAtMs: fenceMs = Number.POSITIVE_INFINITY } = this.#nextFenced() ?? {};
+      const timerMs = nextDueMs(this.control.state, this.control.jobs) ?? Number.POSITIVE_INFINITY;
+      const dueMs = Math.min(fenceMs, timerMs);
+      if (dueMs > endMs) break;
       this.atMs = Math.max(this.atMs, dueMs - 1_000);
-      this.do({ type: "clock.tick" });
+      if (fenceMs <= timerMs) this.fence();
+      else this.do({ type: "clock.tick" });
     }
     this.atMs = endMs;
+  }
+
+  #nextFenced(): NodeRecord | undefined {
+    const lost = [...this.control.state.nodes.values()].filter(
+      ({ lostIndex }) => lostIndex !== undefined,
+    );
+    return lost.sort((a, b) => (a.fencedAtMs ?? 0) - (b.fencedAtMs ?? 0))[0];
+  }
+
+  /** The leases of the lost node that is expected first have expired. */
+  fence() {
+    const { offer, lostIndex = 0 } = this.#nextFenced() ?? {};
+    return this.do({ type: "node.fenced", losses: [{ nodeId: offer?.id ?? "", lostIndex }] });
   }
 
   join(id: string, change: Record<string, unknown> = {}) {

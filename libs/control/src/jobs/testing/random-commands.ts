@@ -294,6 +294,10 @@ export class RandomCommands {
     const lost = [...this.#state.nodes.values()].find(({ state }) => state === "lost");
     if (!lost) return undefined;
     const { id: nodeId } = lost.offer;
+    const { lostIndex } = lost;
+    if (lostIndex !== undefined && this.#below(2) === 0) {
+      return { type: "node.fenced", atMs: this.#atMs, losses: [{ nodeId, lostIndex }] };
+    }
     if (this.#below(2) === 0) return this.#join(nodeId);
     const byMs = this.#atMs + this.#below(30_000);
     return { type: "node.drain", atMs: this.#atMs, nodeId, byMs };
