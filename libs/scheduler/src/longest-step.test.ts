@@ -1,9 +1,10 @@
 // holds: bound-cycle-steps
 
-import type { Steps } from "@heddle/base/async/steps";
+import { runToEnd, type Steps } from "@heddle/base/async/steps";
 import { afterEach, expect, it } from "vitest";
 import { Ledger } from "./cluster/ledger.ts";
-import { snapshotFrom } from "./cycle/scheduling-cycle.ts";
+import { capacityBlockers } from "./cycle/capacity-blockers.ts";
+import { gangOf, snapshotFrom } from "./cycle/scheduling-cycle.ts";
 import { explain } from "./explain/explain.ts";
 import { Satisfiability } from "./explain/satisfiability.ts";
 import type { QueuedJob, RunningJob } from "./model.ts";
@@ -74,3 +75,24 @@ it.each([
     );
   },
 );
+
+it("steps: what 10,000 nodes offer is read 1,024 nodes at a time", () => {
+  const offers = [{ kind: "profile" as const, name: "b", labelPrefix: "can/" }];
+  const job = queued("q", { request: request({ offers }) });
+  const nodes = Array.from({ length: NODES }, (_, at) => {
+    return node(`n${at}`, { labels: { "can/a": "", [`can/${at % 3}`]: "" } });
+  });
+  const { view, settings } = snapshotFrom(input({ nodes }, [job]));
+  const { capacity } = view;
+  const gang = runToEnd(gangOf({ settings, view }, job));
+  const blockers = capacityBlockers(capacity, capacity, gang);
+  let steps = 0;
+  for (let at = blockers.next(); ; at = blockers.next()) {
+    if (at.done) {
+      expect(at.value).toMatchObject([{ wanted: "b", offered: ["0", "1", "2", "a"] }]);
+      break;
+    }
+    steps++;
+  }
+  expect(steps).toBe(1 + Math.floor(NODES / 1_024));
+});

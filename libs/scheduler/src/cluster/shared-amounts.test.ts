@@ -6,7 +6,14 @@ import type { QueuedJob, RunningJob, SharedAmounts } from "../model.ts";
 import { entryKey, jobEntry } from "../plan-entry.ts";
 import { schedule } from "../schedule.ts";
 import { HOUR_MS, input, node, queued, request, running } from "../testing/scenarios.ts";
-import { addShared, roomForShards, sharedFits, shareOf, spreadShards } from "./shared-amounts.ts";
+import {
+  addShared,
+  allFit,
+  roomForShards,
+  sharedFits,
+  shareOf,
+  spreadShards,
+} from "./shared-amounts.ts";
 
 const storage = (storageMb: number): SharedAmounts => ({ storageMb, places: new Map() });
 const supply = (limitMb: number, freeMb = limitMb) => {
@@ -218,4 +225,56 @@ test("shards: placed by most free places, and more room never leaves less later"
       }
     }),
   );
+});
+
+test("shared amounts: what all fit has room for each of them, in any order", () => {
+  const amounts = fc.record({
+    storageMb: fc.integer({ min: -2, max: 9 }),
+    free: fc.array(fc.nat({ max: 9 }), { minLength: 1, maxLength: 4 }),
+  });
+  const wanted = fc.array(
+    fc.record({
+      storageMb: fc.nat({ max: 3 }),
+      shards: fc.nat({ max: 3 }),
+      placesPerShard: fc.integer({ min: 1, max: 4 }),
+    }),
+    { maxLength: 4 },
+  );
+  let fitting = 0;
+  const property = fc.property(amounts, wanted, ({ storageMb, free }, jobs) => {
+    const all: SharedAmounts = { storageMb, places: servers(...free) };
+    if (!allFit(all, jobs)) return;
+    fitting += jobs.length > 1 ? 1 : 0;
+    for (const order of [jobs, jobs.toReversed()]) {
+      let left = all;
+      for (const each of order) {
+        expect(sharedFits(left, each)).toBe(true);
+        left = addShared(left, shareOf(left, each), -1);
+      }
+    }
+  });
+  fc.assert(property, { numRuns: 1_000 });
+  expect(fitting).toBeGreaterThan(50);
+});
+
+test("shared amounts: jobs fit together up to the last unit", () => {
+  const free = (storageMb: number, ...each: number[]) => ({ storageMb, places: servers(...each) });
+  const stored = (storageMb: number) => ({ storageMb, shards: 0, placesPerShard: 1 });
+  expect(allFit(free(5), [stored(2), stored(3)])).toBe(true);
+  expect(allFit(free(4), [stored(2), stored(3)])).toBe(false);
+  expect(allFit(free(-1), [stored(0)])).toBe(true);
+  const trained = (shards: number, placesPerShard: number) => ({
+    storageMb: 0,
+    shards,
+    placesPerShard,
+  });
+  // Up to one place less than the largest shard may be left on all servers but one.
+  const both = [trained(1, 3), trained(2, 1)];
+  expect([7, 6].map((places) => allFit(free(0, places - 4, 4), both))).toEqual([true, false]);
+  expect(allFit(free(0, 5), both)).toBe(true);
+  // A job alone is counted exactly.
+  expect([trained(2, 3), trained(3, 3)].map((each) => allFit(free(0, 3, 3), [each]))).toEqual([
+    true,
+    false,
+  ]);
 });

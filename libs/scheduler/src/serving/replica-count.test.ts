@@ -9,6 +9,7 @@ import {
   isRelaxed,
   type ScalingTargets,
   type ServingLoad,
+  type ServingTimes,
 } from "./replica-count.ts";
 
 const PRESSED_MS = 2_000;
@@ -123,4 +124,70 @@ test("replica count: zero after the idle time; a slow first token keeps a replic
   const slow = { ...idle, running: 1 };
   const relaxed = [idle, slow, { ...slow, ttftMs: 50 }].map((each) => isRelaxed(each, wanted));
   expect(relaxed).toEqual([true, false, true]);
+});
+
+const STEADY: ScalingTargets = {
+  min: 1,
+  max: 9,
+  targetQueue: 2,
+  targetTtftMs: 100,
+  coolDownMs: 1_000,
+};
+/** How many replicas are wanted; of a load that has lasted by default. */
+const wantedOf = (
+  l: Partial<ServingLoad>,
+  t: Partial<ScalingTargets> = {},
+  s: Partial<ServingTimes> = {},
+) => {
+  const load = { replicas: 2, ready: 2, queued: 0, running: 0, slots: 4, ...l };
+  const times = { pressedMs: 2_000, relaxedMs: 1_000, idleMs: 0, sinceChangeMs: 1_000, ...s };
+  return decideReplicas(load, { ...STEADY, ...t }, times)?.replicas;
+};
+
+test("replica count: a call that waits where none runs starts one, or the minimum", () => {
+  const none = { replicas: 0, ready: 0, queued: 1 };
+  expect(wantedOf(none, { min: 0 }, { sinceChangeMs: 0 })).toBe(1);
+  expect(wantedOf(none, { min: 3 })).toBe(3);
+  expect(wantedOf({ ...none, queued: 0 }, { min: 0 })).toBeUndefined();
+});
+
+test("replica count: the bounds count at once", () => {
+  const early = { sinceChangeMs: 0 };
+  expect(wantedOf({}, { min: 3 }, early)).toBe(3);
+  expect(wantedOf({ running: 8, queued: 9 }, { max: 1 }, early)).toBe(1);
+  expect(wantedOf({ running: 3 }, { min: 2, max: 2 }, early)).toBeUndefined();
+});
+
+test("replica count: under pressure, slots for all calls, from one more to twofold", () => {
+  const busy = { running: 8, queued: 5 };
+  expect(wantedOf(busy)).toBe(4);
+  expect(wantedOf({ ...busy, slots: 8 })).toBe(3);
+  expect(wantedOf({ ...busy, slots: 5 })).toBe(3);
+  expect(wantedOf(busy, { max: 3 })).toBe(3);
+  expect(wantedOf(busy, { max: 2 })).toBeUndefined();
+  // Not yet: the queue is within the target, a replica still loads, or the pressure is new.
+  expect(wantedOf({ ...busy, queued: 4 })).toBeUndefined();
+  expect(wantedOf({ ...busy, ready: 1 })).toBeUndefined();
+  expect(wantedOf(busy, {}, { pressedMs: 1_999 })).toBeUndefined();
+  expect(wantedOf(busy, {}, { sinceChangeMs: 999 })).toBeUndefined();
+});
+
+test("replica count: a slow first token is pressure where calls share a replica", () => {
+  const slow = { running: 3, ttftMs: 101 };
+  expect(wantedOf(slow)).toBe(3);
+  expect(wantedOf({ ...slow, ttftMs: 100, running: 5 })).toBeUndefined();
+  expect(wantedOf({ ...slow, running: 2 })).toBeUndefined();
+  // Where no replica is ready, the target of one counts.
+  const starting = { replicas: 1, ready: 0, slots: 4, running: 0 };
+  expect([2, 3].map((queued) => isPressed({ ...starting, queued }, STEADY))).toEqual([false, true]);
+});
+
+test("replica count: one goes where 60 % of the others' slots suffice", () => {
+  const three = { replicas: 3, ready: 3, running: 4 };
+  expect(wantedOf(three)).toBe(2);
+  expect(wantedOf({ ...three, running: 5 })).toBeUndefined();
+  expect(wantedOf({ ...three, queued: 1 })).toBeUndefined();
+  expect(wantedOf(three, { min: 3 })).toBeUndefined();
+  expect(wantedOf(three, {}, { relaxedMs: 999 })).toBeUndefined();
+  expect(wantedOf({ replicas: 1, ready: 1 }, { min: 0 })).toBeUndefined();
 });

@@ -2,6 +2,7 @@
 
 import { seededRandom } from "@heddle/base/random";
 import { expect, test } from "vitest";
+import type { Backend } from "../backend.ts";
 import { initialParameters } from "../initialize.ts";
 import type { Parameters, PushTerms } from "../parameter-client.ts";
 import { referenceBackend } from "../reference/reference-backend.ts";
@@ -339,3 +340,81 @@ test.each([STREAMING, { ...STREAMING, average_steps: 9 }])(
     }
   },
 );
+
+/** The backend, with the steps of each program that it has compiled, and how many are open. */
+function watched() {
+  const seen = { compiled: [] as number[], open: 0, mostOpen: 0 };
+  const backend: Backend = {
+    ...referenceBackend,
+    compile: async (executable) => {
+      const made = await referenceBackend.compile(executable);
+      seen.compiled.push(executable.loop?.steps ?? 1);
+      seen.mostOpen = Math.max(seen.mostOpen, ++seen.open);
+      return { run: (feeds) => made.run(feeds), close: async () => void seen.open-- };
+    },
+  };
+  return { seen, backend };
+}
+
+test("weave: a whole model's worker has one program at a time", async () => {
+  const { seen, backend } = watched();
+  await work(config(), 0, { parameters: initial(), backend, report: async () => undefined });
+  expect(seen).toEqual({ compiled: [6, 4], open: 0, mostOpen: 1 });
+});
+
+test.each([{ fragments: 2 }, { overlap_steps: 4 }, { mixing_factor: 0.5, fragments: 2 }])(
+  "weave: a worker that streams keeps its programs, one for each length: %j",
+  async (how) => {
+    const of = config(how);
+    const server = new FragmentServer(of.fragments ?? 1, () => 0);
+    const { seen, backend } = watched();
+    const parameters = [initial(), initial()];
+    await Promise.all(
+      parameters.map((own, rank) =>
+        work(of, rank, {
+          parameters: own,
+          exchange: server.exchange(rank),
+          report: async () => undefined,
+          ...(rank === 0 && { backend }),
+        }),
+      ),
+    );
+    expect(new Set(seen.compiled).size).toBe(seen.compiled.length);
+    expect(seen).toMatchObject({ open: 0, mostOpen: seen.compiled.length });
+    expect(seen.mostOpen).toBeGreaterThan(1);
+  },
+);
+
+test("weave: a round's report has the means of its own steps", async () => {
+  const reports: WeaveProgress[] = [];
+  const losses: number[] = [];
+  const report = async (progress: WeaveProgress) => void reports.push(progress);
+  const backend: Backend = {
+    ...referenceBackend,
+    compile: async (executable) => {
+      const made = await referenceBackend.compile(executable);
+      const run: typeof made.run = async (feeds) => {
+        const results = await made.run(feeds);
+        losses.push(...(results["loss"] ?? []));
+        return results;
+      };
+      return { ...made, run };
+    },
+  };
+  await work(config(), 0, { parameters: initial(), backend, report });
+  const mean = (from: number, to: number) =>
+    losses.slice(from, to).reduce((sum, loss) => sum + loss, 0) / (to - from);
+  const means = [mean(0, 6), mean(6, 12), mean(12, 18), mean(18, 22)];
+  expect(reports.map(({ loss }) => loss)).toEqual(means);
+  expect(reports.map(({ round, rounds, step }) => [round, rounds, step])).toEqual([
+    [1, 4, 6],
+    [2, 4, 12],
+    [3, 4, 18],
+    [4, 4, 22],
+  ]);
+  // Without an overlap the state is the optimizer's alone.
+  for (const { state, gradientNorm } of reports) {
+    expect(Object.keys(state).filter((name) => name.startsWith("local"))).toEqual([]);
+    expect(gradientNorm).toBeGreaterThan(0);
+  }
+});

@@ -84,8 +84,17 @@ function limitsIn({ requests, tokens }: SubjectView): string {
   return `${requests.limit} and ${tokens.limit} a minute`;
 }
 
-function refusalIn({ ok, subject, limitedBy, limit }: LimitRefusal): string {
-  return `${ok ? "ok" : "refused"} by ${subject.name} for ${limitedBy} above ${limit}`;
+function refusalIn({ ok, subject, limitedBy, limit, retryAfterMs }: LimitRefusal): string {
+  const what = `${ok ? "ok" : "refused"} by ${subject.name} for ${limitedBy} above ${limit}`;
+  // No limit that may be set is 0.
+  if (limit === 0) return what;
+  const isExact = retryAfterMs === undefined || limitedBy === "concurrency";
+  return `${what}, again ${isExact ? `in ${retryAfterMs} ms` : later(retryAfterMs)}`;
+}
+
+/** What was used beyond a limit of one a minute is refilled within hours. */
+function later(ms: number): string {
+  return ms > 0 && ms < 1e7 ? "later" : `in ${ms} ms`;
 }
 
 async function changed(

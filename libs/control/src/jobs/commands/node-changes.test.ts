@@ -89,6 +89,25 @@ test("devices: a fault report that reaches the log after a newer recovery is ign
   expect(quarantined()).toBe(1);
 });
 
+test("devices: a node that resumes with none healed keeps its last healthy reading", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  const at = (reading: number) => ({ incarnation: "i", reading });
+  const resume = (healthyDevices: number[], reading: number) =>
+    cluster.do({ type: "node.resume", nodeId: "a", healthyDevices, healthyAsOf: at(reading) });
+  const sick = (reading: number) => {
+    const quarantine = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
+    cluster.do({ ...quarantine, asOf: at(reading) });
+    return cluster.control.state.nodes.get("a")?.quarantined.length;
+  };
+  expect(sick(1)).toBe(1);
+  resume([0], 2);
+  cluster.do({ type: "node.drain", nodeId: "a", byMs: cluster.atMs });
+  resume([0], 9);
+  expect(cluster.control.state.nodes.get("a")?.state).toBe("ready");
+  expect(sick(3)).toBe(1);
+});
+
 // holds: sched-task-places
 test("task places: a node at its number of tasks is full, however little they ask for", () => {
   const cluster = new PlannedCluster();
