@@ -68,7 +68,13 @@ export class ScriptedDispatch implements InferenceDispatch {
   }
 
   stats(): DispatchStats {
-    return { queued: this.queued, started: this.calls.length, retries: 0, overloaded: 0 };
+    return {
+      queued: this.queued,
+      started: this.calls.length,
+      retries: 0,
+      continued: 0,
+      overloaded: 0,
+    };
   }
 
   async start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer> {

@@ -1,4 +1,4 @@
-import type { EngineEvent } from "@heddle/contracts/engine";
+import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
 import { vi } from "vitest";
 import { ReplicaDispatch } from "../src/inference/dispatch/inference-dispatch.ts";
 import type { CallWait, InferenceAnswer } from "../src/inference/dispatch/inference-port.ts";
@@ -41,6 +41,7 @@ export class ScriptedReplica implements ReadyReplica {
     [STARTED, DONE],
   ];
   readonly deadlines: number[] = [];
+  readonly asked: EngineRequest[] = [];
   left = 0;
 
   constructor(name: string) {
@@ -56,7 +57,8 @@ export class ScriptedReplica implements ReadyReplica {
 
   yielding: (priority: number) => number = () => 0;
 
-  start(_: InferenceCall, deadlineMs: number): AsyncIterable<EngineEvent> {
+  start({ request }: InferenceCall, deadlineMs: number): AsyncIterable<EngineEvent> {
+    this.asked.push(request);
     const at = Math.min(this.deadlines.push(deadlineMs), this.answers.length) - 1;
     const events = this.answers[at] ?? [];
     const leave = () => this.left++;

@@ -130,6 +130,16 @@ export interface GenerateRequest {
   readonly toolUse?: ToolUse | undefined;
   /** Absent for the model as it is. */
   readonly adapter?: AdapterSpec | undefined;
+  /** Of an answer that is continued: what each choice has already. The deltas follow on it. */
+  readonly sent?: readonly SentChoice[] | undefined;
+}
+
+/** A choice of an answer whose engine was lost, as far as it was sent. */
+export interface SentChoice {
+  readonly tokens: readonly number[];
+  /** UTF-16 units of its text. */
+  readonly characters: number;
+  readonly isFinished: boolean;
 }
 
 /** A LoRA adapter over the model of a deployment. */
@@ -243,6 +253,8 @@ export type EngineEvent =
       readonly text: string;
       /** Number of tokens in this delta. */
       readonly tokens: number;
+      /** The ids of these tokens; absent of an upstream, which does not tell them. */
+      readonly tokenIds?: readonly number[] | undefined;
       readonly logprobs?: readonly TokenLogprob[] | undefined;
     }
   | {

@@ -23,6 +23,7 @@ const delta = fc.record({
   choice: uint32,
   text: fc.oneof(fc.string({ unit: "grapheme" }), fc.constant("é".repeat(80))),
   tokens: uint32,
+  tokenIds: fc.array(uint32, { maxLength: 4 }),
 });
 const plainFrame = fc.array(fc.record({ id: uint32, delta }), { minLength: 1, maxLength: 5 });
 

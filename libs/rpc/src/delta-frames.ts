@@ -15,11 +15,13 @@ const DELTA_TAG = (3 << 3) | 2;
 const CHOICE_TAG = 1 << 3;
 const TEXT_TAG = (2 << 3) | 2;
 const TOKENS_TAG = 3 << 3;
+const TOKEN_IDS_TAG = (5 << 3) | 2;
 
 /** A larger frame goes to the general serializer. */
 const FRAME_BYTES = 64 * 1024;
-/** Bound on the tags, numbers and lengths of one event. */
-const MAX_HEAD_BYTES = 48;
+/** Bound on the tags, numbers and lengths of one event, and on one token's id. */
+const MAX_HEAD_BYTES = 56;
+const MAX_NUMBER_BYTES = 5;
 /** Maximum UTF-8 bytes of one UTF-16 unit. */
 const BYTES_PER_UNIT = 3;
 
@@ -31,12 +33,15 @@ export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | un
   let at = 0;
   for (const { id, delta } of events) {
     if (!delta || delta.logprobs?.length) return undefined;
-    const text = delta.text ?? "";
-    if (at + MAX_HEAD_BYTES + text.length * BYTES_PER_UNIT > FRAME_BYTES) return undefined;
+    const { text = "", tokenIds = [] } = delta;
+    const most = text.length * BYTES_PER_UNIT + tokenIds.length * MAX_NUMBER_BYTES;
+    if (at + MAX_HEAD_BYTES + most > FRAME_BYTES) return undefined;
+    const idBytes = tokenIds.reduce((sum, each) => sum + varintBytes(each), 0);
     const textBytes = Buffer.byteLength(text);
     const [eventId, choice, tokens] = [id ?? 0, delta.choice ?? 0, delta.tokens ?? 0];
-    const deltaBytes =
-      3 + varintBytes(choice) + varintBytes(textBytes) + textBytes + varintBytes(tokens);
+    const idsBytes = idBytes > 0 ? 1 + varintBytes(idBytes) + idBytes : 0;
+    const numberBytes = varintBytes(choice) + varintBytes(textBytes) + varintBytes(tokens);
+    const deltaBytes = 3 + numberBytes + textBytes + idsBytes;
     const eventBytes = 2 + varintBytes(eventId) + varintBytes(deltaBytes) + deltaBytes;
     at = putNumber(at, EVENTS_TAG, eventBytes);
     at = putNumber(at, ID_TAG, eventId);
@@ -45,6 +50,9 @@ export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | un
     at = putNumber(at, TEXT_TAG, textBytes);
     at += scratch.write(text, at, "utf8");
     at = putNumber(at, TOKENS_TAG, tokens);
+    if (idBytes === 0) continue;
+    at = putNumber(at, TOKEN_IDS_TAG, idBytes);
+    for (const each of tokenIds) at = putVarint(at, each);
   }
   return Buffer.from(scratch.subarray(0, at));
 }
@@ -52,7 +60,11 @@ export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | un
 /** Returns the offset after the number. */
 function putNumber(begin: number, tag: number, value: number): number {
   scratch[begin] = tag;
-  let at = begin + 1;
+  return putVarint(begin + 1, value);
+}
+
+function putVarint(begin: number, value: number): number {
+  let at = begin;
   let left = value >>> 0;
   for (; left > 0x7f; left >>>= 7) scratch[at++] = (left & 0x7f) | 0x80;
   scratch[at] = left;
@@ -88,15 +100,18 @@ function readEvent(reader: Reader, end: number): DeltaEvent | undefined {
   }
   if (reader.bytes[reader.at++] !== DELTA_TAG || reader.endOfMember(end) !== end) return undefined;
   let [choice, text, tokens] = [0, "", 0];
+  const tokenIds: number[] = [];
   while (reader.at < end) {
     const tag = reader.bytes[reader.at++];
     if (tag === CHOICE_TAG) choice = reader.number();
     else if (tag === TOKENS_TAG) tokens = reader.number();
     else if (tag === TEXT_TAG) text = reader.text(end);
+    else if (tag === TOKEN_IDS_TAG) reader.numbers(end, tokenIds);
     else return undefined;
   }
   if (reader.at !== end) return undefined;
-  return { id, event: "delta", delta: { choice, text, tokens, logprobs: [] } } as DeltaEvent;
+  const delta = { choice, text, tokens, logprobs: [], tokenIds };
+  return { id, event: "delta", delta } as DeltaEvent;
 }
 
 /** A sequential reader; malformed input leaves `at` where no frame ends. */
@@ -124,6 +139,13 @@ class Reader {
   endOfMember(limit: number): number {
     const length = this.number();
     return this.at + length <= limit ? this.at + length : Number.NaN;
+  }
+
+  /** A packed list. */
+  numbers(limit: number, into: number[]): void {
+    const end = this.endOfMember(limit);
+    while (this.at < end) into.push(this.number());
+    if (this.at !== end) this.at = Number.POSITIVE_INFINITY;
   }
 
   text(limit: number): string {

@@ -50,6 +50,7 @@ const event: fc.Arbitrary<EngineEvent> = fc.oneof(
       text,
       tokens: uint32,
     }),
+    optional("tokenIds", fc.array(uint32, { minLength: 1, maxLength: 3 })),
     optional("logprobs", fc.array(logprob, { minLength: 1, maxLength: 3 })),
   ),
   merged(
@@ -154,6 +155,17 @@ const request = merged(
   optional("topLogprobs", uint32),
   optional("echo", fc.constant(true)),
   optional("reasoningTokens", uint32),
+  optional(
+    "sent",
+    fc.array(
+      fc.record({
+        tokens: fc.array(uint32, { maxLength: 3 }),
+        characters: uint32,
+        isFinished: fc.boolean(),
+      }),
+      { minLength: 1, maxLength: 2 },
+    ),
+  ),
 ) as fc.Arbitrary<EngineRequest>;
 const plainInput = fc.oneof(
   fc.record({ kind: fc.constant("text" as const), text }),

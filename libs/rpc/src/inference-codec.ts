@@ -54,8 +54,9 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
       return { id: event.id, started: { promptTokens, cachedTokens, queuedMs } };
     }
     case "delta": {
-      const { choice, text, tokens } = event;
-      const delta = { choice, text, tokens, logprobs: event.logprobs?.map(encodeLogprob) ?? [] };
+      const { choice, text, tokens, tokenIds = [], logprobs = [] } = event;
+      const ids = tokenIds as number[];
+      const delta = { choice, text, tokens, tokenIds: ids, logprobs: logprobs.map(encodeLogprob) };
       return { id: event.id, delta };
     }
     case "prompt": {
@@ -87,9 +88,17 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   const { id, started, prompt, delta, finish, embedding, reading, done, failed } = message;
   if (delta) {
-    const { choice, text, tokens } = delta;
+    const { choice, text, tokens, tokenIds } = delta;
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
-    return { type: "delta", id, choice, text, tokens, ...(logprobs && { logprobs }) };
+    return {
+      type: "delta",
+      id,
+      choice,
+      text,
+      tokens,
+      ...(tokenIds.length > 0 && { tokenIds }),
+      ...(logprobs && { logprobs }),
+    };
   }
   if (started) {
     const { promptTokens, cachedTokens, queuedMs } = started;
@@ -188,6 +197,9 @@ function encodeRequest(request: GenerateRequest): WireRequest {
       weights: encodeWeights(request.adapter.weights),
       scale: request.adapter.scale,
     },
+    sent: request.sent?.map(({ tokens, characters, isFinished }) => {
+      return { tokens: [...tokens], characters, finished: isFinished };
+    }),
   };
 }
 
@@ -224,6 +236,11 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
         weights: decodeWeights(message.adapter.weights),
         scale: message.adapter.scale,
       },
+    }),
+    ...(message.sent.length > 0 && {
+      sent: message.sent.map(({ tokens, characters, finished }) => {
+        return { tokens, characters, isFinished: finished };
+      }),
     }),
   };
 }

@@ -8,6 +8,7 @@ import type { Caller } from "../http/identity/caller.ts";
 import { type CallReservation, DEFAULT_PROJECT } from "../http/limits/call-reservation.ts";
 import type { Accounting, CallTokens } from "./accounting.ts";
 import { endCallSpan } from "./call-span.ts";
+import type { InferenceAnswer } from "./dispatch/inference-port.ts";
 import { largerTokens, PartTally, sumOfTokens, sumOfUsage } from "./parts/part-tally.ts";
 
 export interface CallParts {
@@ -26,14 +27,12 @@ export interface CallParts {
   readonly reservedOutputTokens: number;
 }
 
-/** A part of a call that is counted alone: a request to an engine, which may be repeated. */
+/** A part of a call that is counted alone: a request to an engine. */
 export interface CallPart {
   /** Counts one event. Throws the AppError of a `failed` one. */
   observe(event: EngineEvent): void;
   /** Answer tokens that turned out to be reasoning, over all choices. */
   reasoned(tokens: number): void;
-  /** Forgets what was counted: its worker is lost, and nothing of it was sent. */
-  restart(): void;
 }
 
 /** Token gaps are batched for the metrics: recording each alone costs more. */
@@ -58,7 +57,7 @@ export class AdmittedCall {
   #counted: CallTokens = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
   /** Seconds between tokens, not yet recorded in the metrics. */
   #gaps: number[] = [];
-  #node: string | undefined;
+  #answer: Pick<InferenceAnswer, "node"> | undefined;
   #span: OpenSpan | undefined;
   #hasBegun = false;
   #closed = false;
@@ -72,11 +71,12 @@ export class AdmittedCall {
 
   /** The worker that answers, once one has accepted the call. */
   get node(): string | undefined {
-    return this.#node;
+    return this.#answer?.node;
   }
 
-  set node(node: string) {
-    this.#node = node;
+  /** The latest answer, whose worker may change. */
+  answeredBy(answer: Pick<InferenceAnswer, "node">): void {
+    this.#answer = answer;
   }
 
   /** The span that ends with the call. */
@@ -100,7 +100,6 @@ export class AdmittedCall {
     return {
       observe: (event) => this.#observe(event, tally),
       reasoned: (tokens) => tally.reasoned(tokens),
-      restart: () => tally.restart(),
     };
   }
 
@@ -176,7 +175,7 @@ export class AdmittedCall {
       project: key.project ?? DEFAULT_PROJECT,
       model: this.#parts.model.id,
       isOwnModel: this.#parts.model.project === undefined ? undefined : true,
-      node: this.#node,
+      node: this.node,
       ...used,
       cost: reservation.costOf(used),
       errorCode: error?.code,
@@ -209,7 +208,7 @@ export class AdmittedCall {
     this.#gaps = [];
   }
 
-  /** Counters never decrease, also where a part begins again. */
+  /** Counters never decrease, also where an engine counts less than was seen. */
   #count(used: CallTokens): void {
     const before = this.#counted;
     this.#counted = largerTokens(before, used);
@@ -236,6 +235,6 @@ export class AdmittedCall {
   }
 
   #located(code: AppError["code"], message: string, param: string | undefined): AppError {
-    return new AppError(code, message, { param, node: this.#node, model: this.#parts.model.id });
+    return new AppError(code, message, { param, node: this.node, model: this.#parts.model.id });
   }
 }

@@ -283,7 +283,7 @@ export class InferenceCalls {
       signal,
       wait,
     );
-    call.node = answer.node;
+    call.answeredBy(answer);
     return answer;
   }
 

@@ -19,6 +19,7 @@ export function exposeDispatchMetrics(registry: Registry, stats: () => Stats): v
   const counters = [
     ["started", "heddle_dispatch_started_total", "Calls handed to a replica."],
     ["retries", "heddle_dispatch_retries_total", "Calls sent to another replica after the first."],
+    ["continued", "heddle_dispatch_continued_total", "Answers that another replica took over."],
     ["overloaded", "heddle_dispatch_overloaded_total", "Calls that no replica could take in time."],
     ["workerLost", "heddle_dispatch_worker_lost_total", "Calls whose worker went mid-answer."],
   ] as const;

@@ -57,8 +57,11 @@ test("outbox: text, tokens and logprobs of each choice arrive whole and in order
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.nat(3), (steps, window) => {
       const outbox = new Outbox(window);
-      const sent = [0, 1, 2].map(() => ({ text: "", tokens: 0, logprobs: [] as string[] }));
-      const got = [0, 1, 2].map(() => ({ text: "", tokens: 0, logprobs: [] as string[] }));
+      const none = () => {
+        return { text: "", tokens: 0, tokenIds: [] as number[], logprobs: [] as string[] };
+      };
+      const sent = [0, 1, 2].map(none);
+      const got = [0, 1, 2].map(none);
       let credit = window;
       const take = () => {
         const events = outbox.take();
@@ -70,6 +73,7 @@ test("outbox: text, tokens and logprobs of each choice arrive whole and in order
           if (!into) throw new Error("an unknown choice");
           into.text += event.text;
           into.tokens += event.tokens;
+          into.tokenIds.push(...(event.tokenIds ?? []));
           into.logprobs.push(...(event.logprobs ?? []).map(({ token }) => token));
         }
         return events;
@@ -87,7 +91,8 @@ test("outbox: text, tokens and logprobs of each choice arrive whole and in order
           from.tokens += 1;
           if (action.logprob) from.logprobs.push(text);
           const logprobs = [{ token: text, bytes: [], logprob: 0, top: [] }];
-          const event = delta(action.choice, text);
+          from.tokenIds.push(index);
+          const event = { ...delta(action.choice, text), tokenIds: [index] };
           outbox.push(action.logprob ? ({ ...event, logprobs } as EngineEvent) : event);
         }
       }

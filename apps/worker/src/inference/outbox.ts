@@ -12,6 +12,7 @@ type Waiting =
       choice: number;
       text: string;
       tokens: number;
+      tokenIds?: number[] | undefined;
       logprobs?: TokenLogprob[] | undefined;
     };
 
@@ -55,6 +56,10 @@ export class Outbox {
     if (open?.type === "delta" && open.tokens + event.tokens <= MAX_FOLDED_TOKENS) {
       open.text += event.text;
       open.tokens += event.tokens;
+      if (event.tokenIds) {
+        open.tokenIds ??= [];
+        open.tokenIds.push(...event.tokenIds);
+      }
       if (event.logprobs) {
         open.logprobs ??= [];
         open.logprobs.push(...event.logprobs);
@@ -62,7 +67,12 @@ export class Outbox {
       return;
     }
     this.#open.set(event.choice, this.#waiting.length);
-    this.#waiting.push({ ...event, logprobs: event.logprobs && [...event.logprobs] });
+    const { tokenIds, logprobs } = event;
+    this.#waiting.push({
+      ...event,
+      tokenIds: tokenIds && [...tokenIds],
+      logprobs: logprobs && [...logprobs],
+    });
   }
 
   /** The events that may be sent now. */

@@ -2140,6 +2140,28 @@ export const DESCRIPTORS = `{
         "adapter": {
          "type": "Adapter",
          "id": 28
+        },
+        "sent": {
+         "rule": "repeated",
+         "type": "SentChoice",
+         "id": 29
+        }
+       }
+      },
+      "SentChoice": {
+       "fields": {
+        "tokens": {
+         "rule": "repeated",
+         "type": "uint32",
+         "id": 1
+        },
+        "characters": {
+         "type": "uint32",
+         "id": 2
+        },
+        "finished": {
+         "type": "bool",
+         "id": 3
         }
        }
       },
@@ -2458,6 +2480,11 @@ export const DESCRIPTORS = `{
          "rule": "repeated",
          "type": "TokenLogprob",
          "id": 4
+        },
+        "tokenIds": {
+         "rule": "repeated",
+         "type": "uint32",
+         "id": 5
         }
        }
       },

@@ -25,6 +25,8 @@ const long = {
   max_tokens: 4000,
   logit_bias: NO_END,
 };
+/** Long enough to be in its middle when a process is killed. */
+const middle = { ...long, max_tokens: 400 };
 const short: OpenAI.ChatCompletionCreateParamsNonStreaming = {
   model: TINY,
   messages: long.messages,
@@ -70,6 +72,13 @@ async function workerOf(node: string | null) {
   return cluster.workers.find((worker) => worker.pid === pid);
 }
 
+/** An end of every choice, and no error. */
+function expectWhole(text: string): void {
+  expect(text).not.toContain("event: error");
+  expect(text.match(/"finish_reason":"length"/g)).toHaveLength(middle.n);
+  expect(text.trimEnd().endsWith("data: [DONE]")).toBe(true);
+}
+
 function expectCutOff(text: string, code: string): void {
   const last = eventsOf(text).at(-1);
   expect(last?.type).toBe("error");
@@ -82,12 +91,12 @@ describe("kill -9", () => {
   beforeEach(() => cluster.startMissing(2));
 
   // holds: engine-killed
-  it("of an engine ends its stream with engine_failed; it restarts and answers", async () => {
-    const stream = await begin();
+  it("of an engine lets another continue its stream; it restarts and answers", async () => {
+    const stream = await begin(middle);
     const worker = await workerOf(stream.node);
     const [engine] = childrenOf(worker?.pid);
     process.kill(engine ?? 0, "SIGKILL");
-    expectCutOff(await stream.rest(), "engine_failed");
+    expectWhole(await stream.rest());
     expect(await answer()).toBe("kkk");
     await cluster.replicasReady(2);
     expect(childrenOf(worker?.pid)[0]).not.toBe(engine);
@@ -103,30 +112,33 @@ describe("kill -9", () => {
     await cluster.replicasReady(2);
   });
 
-  it("of a worker ends its stream with worker_lost; the other answers at once", async () => {
-    const stream = await begin();
+  it("of a worker lets the other continue its stream, and answer at once", async () => {
+    const stream = await begin(middle);
     const worker = await workerOf(stream.node);
     worker?.kill("SIGKILL");
-    expectCutOff(await stream.rest(), "worker_lost");
     // The lost worker stays down until these are answered.
     expect(await Promise.all(Array.from({ length: 8 }, answer))).toEqual(Array(8).fill("kkk"));
+    expectWhole(await stream.rest());
   });
 
   // holds: api-retry
-  it("of a worker fails a non-streamed answer with 502, never with a part of it", async () => {
-    const pending = held(post(long));
+  it("of every worker lets calls wait for the next one, which continues them", async () => {
+    const stream = await begin(middle);
+    const pending = held(post(middle));
     await cluster.until(
-      async () => (await cluster.metric("vllm:num_requests_running")) > 0,
-      "the call runs",
+      async () => (await cluster.metric("vllm:num_requests_running")) > 1,
+      "the calls run",
     );
     for (const worker of cluster.workers) worker.kill("SIGKILL");
-    const reply = await pending;
-    expect(reply.status).toBe(502);
-    expect(await reply.json()).toMatchObject({ error: { code: "worker_lost", retryable: true } });
     // Without a worker a call waits for one, as when a supervisor restarts it.
     const waiting = held(answer());
     await cluster.startWorker();
     expect(await waiting).toBe("kkk");
+    expectWhole(await stream.rest());
+    const reply = await pending;
+    expect(reply.status).toBe(200);
+    const { usage } = (await reply.json()) as OpenAI.ChatCompletion;
+    expect(usage?.completion_tokens).toBe(4 * middle.max_tokens);
   });
 });
 

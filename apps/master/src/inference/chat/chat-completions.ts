@@ -80,8 +80,8 @@ export class ChatCompletions {
     const { request, call } = prepared;
     const identity = identityOf(prepared);
     if (request.stream !== true) {
-      const choices: OpenChoice[] = [];
-      await runParts(this.#calls, http, prepared, collecting(prepared, choices), signal);
+      const choices = splittersOf(prepared).map((splitter) => ({ splitter, choice: newChoice() }));
+      await runParts(this.#calls, http, prepared, collecting(choices), signal);
       const bodies = choices.map(({ choice }) => choice);
       const body = completionBody(identity, bodies, call.usage, request.logprobs === true);
       this.#calls.send(http, reply, prepared, body);
@@ -130,19 +130,12 @@ interface OpenChoice {
 }
 
 /** Collects the choices of a whole answer, of which nothing is sent before its end. */
-function collecting({ request, reasoning }: Prepared, choices: OpenChoice[]): PartSink {
+function collecting(choices: readonly OpenChoice[]): PartSink {
   return {
-    begin: (part) => {
-      for (const index of choicesOf(part)) {
-        const splitter = new ChoiceSplitter(reasoning, choiceCalls(request));
-        choices[index] = { splitter, choice: newChoice() };
-      }
-    },
     take: (event, part, tally) => {
-      if (event.type !== "delta" && event.type !== "finish") return false;
+      if (event.type !== "delta" && event.type !== "finish") return;
       const target = choices[choiceOf(event, part)];
       if (target) addEvent(event, target.splitter, target.choice, tally);
-      return false;
     },
   };
 }
@@ -152,8 +145,10 @@ function choiceOf({ choice }: ChoiceEvent, { first, request }: ChoicePart): numb
   return choice < request.choices ? first + choice : -1;
 }
 
-function choicesOf({ first, request }: ChoicePart): number[] {
-  return Array.from({ length: request.choices }, (_, i) => first + i);
+/** One for each choice of the call. */
+function splittersOf({ request, reasoning }: Prepared): ChoiceSplitter[] {
+  const calls = choiceCalls(request);
+  return Array.from({ length: request.n ?? 1 }, () => new ChoiceSplitter(reasoning, calls));
 }
 
 /** The calls of tools that the answer may have. */
@@ -197,32 +192,26 @@ function addEvent(
 
 /** Sends each event of an answer; the roles of all choices before the first. */
 function streaming(
-  { request, reasoning }: Prepared,
+  prepared: Prepared,
   stream: EventStream,
   chunks: ChunkWriter,
   signal: AbortSignal,
 ): PartSink {
-  const calls = choiceCalls(request);
-  const splitters: ChoiceSplitter[] = [];
+  const splitters = splittersOf(prepared);
   let hasRoles = false;
   const drained = async () => {
     await stream.drained();
     signal.throwIfAborted();
-    return true;
   };
   return {
-    begin: (part) => {
-      for (const index of choicesOf(part)) splitters[index] = new ChoiceSplitter(reasoning, calls);
-    },
     take: (event, part, tally) => {
-      if (!hasRoles) stream.write(rolesOf(request, chunks));
+      if (!hasRoles) stream.write(rolesOf(prepared.request, chunks));
       hasRoles = true;
-      if (event.type !== "delta" && event.type !== "finish") return false;
+      if (event.type !== "delta" && event.type !== "finish") return;
       const index = choiceOf(event, part);
       const splitter = splitters[index];
       const text = splitter ? chunksOf({ ...event, choice: index }, splitter, chunks, tally) : "";
-      if (text === "") return false;
-      return stream.write(text) || drained();
+      if (text !== "" && !stream.write(text)) return drained();
     },
   };
 }

@@ -24,7 +24,7 @@ export interface PreparedCompletion extends DividedCall {
   readonly request: CompletionRequest;
   readonly prompts: readonly PlainInput[];
   /** The choices of the first prompt, then those of the next. */
-  readonly choices: TextChoice[];
+  readonly choices: readonly TextChoice[];
   /** The answer's opened object. */
   readonly head: string;
 }
@@ -82,7 +82,8 @@ export class TextCompletions {
       tier: request.service_tier,
       endUser: request.user ?? undefined,
     });
-    const choices = Array.from({ length: count }, (_, i) => newChoice(request, i));
+    const scores = request.logprobs ?? undefined;
+    const choices = Array.from({ length: count }, (_, i) => new TextChoice(i, scores));
     const created = Math.floor(Date.now() / 1000);
     const names = `"model":${JSON.stringify(model.id)},"system_fingerprint":${JSON.stringify(fingerprintOf(model))}`;
     const head = `{"id":"${id}","object":"text_completion","created":${created},${names}`;
@@ -107,14 +108,8 @@ export class TextCompletions {
     signal: AbortSignal,
   ): Promise<string> {
     const parts = prepared.choices.map((): Part[] => []);
-    await this.#generate(http, prepared, signal, {
-      begin: (index) => {
-        parts[index] = [];
-      },
-      take: (part) => {
-        parts[part.index]?.push(part);
-        return false;
-      },
+    await this.#generate(http, prepared, signal, (part) => {
+      parts[part.index]?.push(part);
     });
     const joined = prepared.choices.map((choice, i) => choice.joined(parts[i] ?? []));
     const choices = bestOf(prepared, joined);
@@ -134,12 +129,11 @@ export class TextCompletions {
     const pump = async (stream: EventStream) => {
       const take = async (part: Part) => {
         const chunk = `data: ${head},"choices":[${JSON.stringify(part)}]${tail}\n\n`;
-        if (stream.write(chunk)) return true;
+        if (stream.write(chunk)) return;
         await stream.drained();
         signal.throwIfAborted();
-        return true;
       };
-      await this.#generate(http, prepared, signal, { take });
+      await this.#generate(http, prepared, signal, take);
       const usage = usageJson(prepared.call.usage);
       return hasUsage ? `data: ${head},"choices":[],"usage":${usage}}\n\n` : "";
     };
@@ -150,42 +144,22 @@ export class TextCompletions {
     http: CallerRequest,
     prepared: PreparedCompletion,
     signal: AbortSignal,
-    { begin, take }: ChoiceSink,
+    take: (part: Part) => void | Promise<void>,
   ): Promise<void> {
     const { request, prompts, choices } = prepared;
     const sink = {
-      begin: ({ first, request: { choices: count } }: ChoicePart) => {
-        for (let index = first; index < first + count; index++) {
-          choices[index] = newChoice(request, index);
-          begin?.(index);
-        }
-      },
       take: async (event: EngineEvent, { prompt, first, request: own }: ChoicePart) => {
         const input = prompts[prompt];
         const isKnown = request.echo === true && own.echo === undefined;
         const echoed = isKnown && input?.kind === "text" ? input.text : undefined;
         const drawn = choices.slice(first, first + own.choices);
-        let isSent = false;
-        for (const part of partsOf(event, drawn, echoed)) isSent = (await take(part)) || isSent;
-        return isSent;
+        for (const part of partsOf(event, drawn, echoed)) await take(part);
       },
       failure: (failure: AppError, { prompt }: ChoicePart) =>
         inCall(failure, prompts.length > 1 ? `prompt[${prompt}]` : "prompt"),
     };
     return runParts(this.#calls, http, prepared, sink, signal);
   }
-}
-
-/** What takes the parts of choices. */
-interface ChoiceSink {
-  /** A choice begins; again, where its worker was lost and nothing of it was sent. */
-  readonly begin?: (index: number) => void;
-  /** Returns whether the part was sent. */
-  readonly take: (part: Part) => boolean | Promise<boolean>;
-}
-
-function newChoice({ logprobs }: CompletionRequest, index: number): TextChoice {
-  return new TextChoice(index, logprobs ?? undefined);
 }
 
 function engineRequest(

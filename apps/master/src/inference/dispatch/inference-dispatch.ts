@@ -3,7 +3,12 @@ import type { Clock } from "@heddle/base/clock";
 import { AppError, type ErrorCode } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import { outranks, priorityNumber, priorityOf } from "@heddle/contracts/call-priority";
-import { type EngineEvent, type EngineFailure, sequencesOf } from "@heddle/contracts/engine";
+import {
+  type EngineEvent,
+  type EngineFailure,
+  type EngineRequest,
+  sequencesOf,
+} from "@heddle/contracts/engine";
 import type {
   InferenceCall,
   ReadyReplica,
@@ -22,6 +27,7 @@ import type {
   QueueStats,
   WaitView,
 } from "./inference-port.ts";
+import { type Begun, LiveAnswer } from "./live-answer.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
 import { allFull, chooseReplica, knowsAll, unknownTo } from "./routing.ts";
 
@@ -82,7 +88,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   readonly #options: DispatchOptions;
   readonly #lanes = new Map<string, Lane>();
   readonly #unsubscribe: () => void;
-  readonly #stats = { started: 0, retries: 0, overloaded: 0 };
+  readonly #stats = { started: 0, retries: 0, continued: 0, overloaded: 0 };
   #turn = 0;
   /** One pass over the queues per turn of the event loop. */
   readonly #nextDrain = new OncePerTurn(() => {
@@ -130,6 +136,23 @@ export class ReplicaDispatch implements InferenceDispatch {
     const attempts = new CallAttempts();
     const startedMs = this.#nowMs();
     const trip = { call, chunks, endMs, attempts, signal, wait };
+    const begun = await this.#begin(trip);
+    this.#stats.started += 1;
+    // A call of the lowest priority is meant to wait.
+    const isTimed = priorityOf(call.priority) !== "batch";
+    return new LiveAnswer(call.request, begun, {
+      onEnd: (replica, code) => this.#onEnd(call, replica, code),
+      onToken: () => {
+        const nowMs = this.#nowMs();
+        if (isTimed) this.#lane(call.deployment).firstTokens.add(nowMs - startedMs, nowMs);
+      },
+      goOn: (lost, failure, rest) => this.#goOn(trip, lost, failure, rest),
+    });
+  }
+
+  /** Sends the call to one replica after another until one begins to answer. */
+  async #begin(trip: Trip): Promise<Begun> {
+    const { call, attempts, signal } = trip;
     for (;;) {
       const { replica, iterator } = await this.#acquire(trip);
       if (attempts.last) this.#stats.retries += 1;
@@ -137,15 +160,28 @@ export class ReplicaDispatch implements InferenceDispatch {
       const event: EngineEvent = first.done ? missingEnd : first.value;
       if (event.type !== "failed") {
         this.#circuitOf(call, replica).onStarted();
-        this.#stats.started += 1;
-        const events = this.#resume(call, replica, event, iterator, startedMs);
-        return { node: replica.node, events };
+        return { replica, first: event, rest: iterator };
       }
       const failure = event.error;
       this.#onEnd(call, replica, failure.code);
       const mayRetry = attempts.onFailure(replica, failure, this.#reportsOf(call, replica));
       if (!mayRetry || signal.aborted) throw this.#refusal(call, failure, replica.node);
     }
+  }
+
+  /** Sends the rest of an answer whose replica failed to another one. */
+  async #goOn(
+    trip: Trip,
+    lost: ReadyReplica,
+    failure: EngineFailure,
+    request: EngineRequest,
+  ): Promise<Begun | undefined> {
+    const { call, attempts, signal } = trip;
+    const mayRetry = attempts.onFailure(lost, failure, this.#reportsOf(call, lost));
+    if (!mayRetry || signal.aborted) return undefined;
+    const begun = await this.#begin({ ...trip, call: { ...call, request } });
+    this.#stats.continued += 1;
+    return begun;
   }
 
   /** Resolves once the call was sent to an untried replica. */
@@ -239,43 +275,6 @@ export class ReplicaDispatch implements InferenceDispatch {
     known.circuit.onSent();
     lane.prefixes.remember(prefix, replica.holder);
     return { replica, iterator: events[Symbol.asyncIterator]() };
-  }
-
-  /** The answer from its first event on; failures count against the replica. */
-  #resume(
-    call: InferenceCall,
-    replica: ReadyReplica,
-    first: EngineEvent,
-    rest: AsyncIterator<EngineEvent>,
-    startedMs: number,
-  ): AsyncIterable<EngineEvent> {
-    // A call of the lowest priority is meant to wait.
-    let isTimed = priorityOf(call.priority) !== "batch";
-    let pending: EngineEvent | undefined = first;
-    const observe = (result: IteratorResult<EngineEvent>) => {
-      const last = result.done ? undefined : result.value;
-      if (last?.type === "failed") this.#onEnd(call, replica, last.error.code);
-      else if (last?.type === "done") this.#onEnd(call, replica, undefined);
-      else if (isTimed && last?.type === "delta") {
-        isTimed = false;
-        const nowMs = this.#nowMs();
-        this.#lane(call.deployment).firstTokens.add(nowMs - startedMs, nowMs);
-      }
-      return result;
-    };
-    const iterator: AsyncIterator<EngineEvent> = {
-      next: () => {
-        if (!pending) return rest.next().then(observe);
-        const value = pending;
-        pending = undefined;
-        return Promise.resolve({ value, done: false });
-      },
-      return: async () => {
-        await rest.return?.();
-        return { value: undefined, done: true };
-      },
-    };
-    return { [Symbol.asyncIterator]: () => iterator };
   }
 
   #onEnd(call: InferenceCall, replica: ReadyReplica, code: ErrorCode | undefined): void {

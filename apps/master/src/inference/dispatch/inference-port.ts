@@ -50,7 +50,7 @@ export class CallWait {
   }
 }
 
-/** A started call: its worker and its events. Leaving the iteration cancels the call. */
+/** A started call: its present worker and its events. Leaving the iteration cancels the call. */
 export interface InferenceAnswer {
   readonly node: string;
   readonly events: AsyncIterable<EngineEvent>;
@@ -59,8 +59,9 @@ export interface InferenceAnswer {
 export interface InferenceDispatch {
   /**
    * Chooses a replica, queueing while none has room, and resolves when the first event is there, so
-   * that a refusal still has its HTTP status. Retries on another replica only before that. Rejects
-   * with an AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
+   * that a refusal still has its HTTP status. Until the last event another replica takes over from a
+   * lost one; only where the engine does not tell its tokens an answer fails then. Rejects with an
+   * AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
    * `deadline_exceeded`, `cancelled`, or the engine's refusal.
    */
   start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer>;
@@ -75,6 +76,8 @@ export interface DispatchStats {
   readonly queued: number;
   readonly started: number;
   readonly retries: number;
+  /** Answers that another replica took over after their first event. */
+  readonly continued: number;
   /** Calls refused because of a full queue or a long wait. */
   readonly overloaded: number;
 }

@@ -28,7 +28,13 @@ test("dispatch: an answer has all its events and its node", async () => {
   await soon();
   expect(call.answer?.node).toBe("a");
   expect(await read(call)).toEqual(["started", "done"]);
-  expect(dispatch.stats()).toEqual({ queued: 0, started: 1, retries: 0, overloaded: 0 });
+  expect(dispatch.stats()).toEqual({
+    queued: 0,
+    started: 1,
+    retries: 0,
+    continued: 0,
+    overloaded: 0,
+  });
 });
 
 test("dispatch: the load has the time to the first token of calls above batch", async () => {

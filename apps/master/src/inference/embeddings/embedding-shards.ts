@@ -2,9 +2,7 @@ import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { EmbedRequest } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
-import type { CallPart } from "../call.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
-import { repeatLost } from "../repeat-lost.ts";
 
 /** Inputs of one request to an engine: enough to keep it busy, few enough to repeat. */
 const SHARD_INPUTS = 32;
@@ -69,33 +67,17 @@ export class EmbeddingShards {
   ): Promise<void> {
     try {
       const tally = permitted.call.part();
-      const vectors = await repeatLost(signal, () =>
-        this.#tryShard(http, permitted, { shard, tally }, signal),
-      );
-      vectors.forEach((values, i) => {
-        keep(shard.at + i, values);
-      });
+      const work = { request: { kind: "embed", inputs: shard.inputs } } as const;
+      const answer = await this.#calls.start(http, permitted, work, signal);
+      for await (const event of answer.events) {
+        if (event.type === "embedding") keep(shard.at + event.input, event.values);
+        else tally.observe(event);
+        if (event.type === "done") return;
+      }
+      throw cutShort(answer.node);
     } catch (thrown) {
       throw inCall(toAppError(thrown), shard.at);
     }
-  }
-
-  async #tryShard(
-    http: CallerRequest,
-    permitted: PermittedCall,
-    { shard, tally }: { readonly shard: Shard; readonly tally: CallPart },
-    signal: AbortSignal,
-  ): Promise<Float32Array[]> {
-    tally.restart();
-    const work = { request: { kind: "embed", inputs: shard.inputs } } as const;
-    const { events, node } = await this.#calls.start(http, permitted, work, signal);
-    const vectors = new Array<Float32Array>(shard.inputs.length);
-    for await (const event of events) {
-      if (event.type === "embedding") vectors[event.input] = event.values;
-      else tally.observe(event);
-      if (event.type === "done") return vectors;
-    }
-    throw cutShort(node);
   }
 }
 

@@ -52,11 +52,8 @@ describe("embeddings: a call in shards", () => {
     expect(server.rows.at(-1)).toMatchObject({ promptTokens: allTokens, completionTokens: 0 });
   });
 
-  it("repeats a shard whose worker is lost, and fails when it always is", async () => {
-    server.dispatch.script = { loseShards: [false, true, true, false] };
-    const { status, body } = await embed(texts);
-    expect([status, body.usage.prompt_tokens]).toEqual([200, allTokens]);
-    server.dispatch.script = { loseShards: new Array(20).fill(true) };
+  it("fails where a shard of it fails", async () => {
+    server.dispatch.script = { loseShards: [false, true] };
     expect((await embed(texts)).body.error.code).toBe("worker_lost");
   });
 

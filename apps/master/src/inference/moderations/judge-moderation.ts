@@ -14,7 +14,6 @@ import type { MasterConfig } from "../../config/config.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { underParam } from "../embeddings/embedding-shards.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
-import { repeatLost } from "../repeat-lost.ts";
 import { judgeRequest, judgeScore } from "./judge-questions.ts";
 import { moderationAnswer } from "./moderation-answer.ts";
 
@@ -114,11 +113,10 @@ export class JudgeModeration {
     const { texts, call, model } = prepared;
     const request = judgeRequest(texts[text] ?? "", MODERATION_CATEGORIES[category]!);
     const tally = call.part();
-    const work = async () => {
-      tally.restart();
-      const { events, node } = await this.#calls.start(http, prepared, { request }, signal);
+    try {
+      const answer = await this.#calls.start(http, prepared, { request }, signal);
       let score: number | undefined;
-      for await (const event of events) {
+      for await (const event of answer.events) {
         if (event.type === "delta" && event.logprobs?.[0]) score ??= judgeScore(event.logprobs[0]);
         // A question is neither a choice nor a token of an answer to its caller.
         if (event.type !== "delta" && event.type !== "finish") tally.observe(event);
@@ -127,10 +125,7 @@ export class JudgeModeration {
         const message = `${model.id} answers neither yes nor no, so it cannot be a judge. Name another model, as \`${JUDGE}:MODEL\`.`;
         throw new AppError("invalid_value", message, { param: "model", model: model.id });
       }
-      throw cutShort(node);
-    };
-    try {
-      return await repeatLost(signal, work);
+      throw cutShort(answer.node);
     } catch (thrown) {
       const failure = toAppError(thrown);
       const isText = failure.code === "context_length_exceeded";

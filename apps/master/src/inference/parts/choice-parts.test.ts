@@ -1,10 +1,11 @@
 // holds: data-shards
 
+import { eventually } from "@heddle/base/testing/eventually";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import OpenAI from "openai";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
-import { eventsOf, postChat } from "../../../test/http.ts";
+import { postChat } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
 import { choiceParts } from "./choice-parts.ts";
 
@@ -78,36 +79,21 @@ describe("data shards: chats of many choices", () => {
     expect(server.rows.at(-1)).toMatchObject({ promptTokens: 3, completionTokens: 36 });
   });
 
-  it("repeat a part whose worker is lost, and charge its tokens once", async () => {
-    const before = server.dispatch.calls.length;
-    server.dispatch.script = { vanishes: [undefined, 5, undefined, 7] };
-    const { choices, usage } = await chat(12);
-    expect(requestsSince(before)).toHaveLength(5);
-    expect(choices.every(({ message }) => message.content === "one two three")).toBe(true);
-    expect(usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 36 });
-    expect(server.rows.at(-1)).toMatchObject({ promptTokens: 3, completionTokens: 36 });
-    server.dispatch.script = { vanishes: new Array(20).fill(1) };
-    await expect(chat(12)).rejects.toMatchObject({ code: "worker_lost" });
-  });
-
-  it("repeat no part of a stream of which something was sent", async () => {
-    const body = { model: MODEL, messages: [{ role: "user", content: "one" }], n: 8, stream: true };
-    server.dispatch.script = { vanishes: [0, undefined, undefined] };
-    const whole = eventsOf(await (await postChat(server, body)).text());
-    expect(whole.at(-1)?.data).toBe("[DONE]");
-    const before = server.dispatch.calls.length;
-    server.dispatch.script = { vanishes: [1, undefined, undefined] };
-    const text = await (await postChat(server, body)).text();
-    expect(text).toContain("worker_lost");
-    expect(text).not.toContain("[DONE]");
-    expect(server.dispatch.calls.length - before).toBe(2);
-  });
-
-  it("of one part are the client's to repeat", async () => {
-    const before = server.dispatch.calls.length;
-    server.dispatch.script = { vanishes: [0] };
-    await expect(chat(1)).rejects.toMatchObject({ code: "worker_lost" });
-    expect(server.dispatch.calls.length - before).toBe(1);
+  it("fail where a part of them fails, and end the others", async () => {
+    for (const body of [{}, { stream: true }]) {
+      server.dispatch.script = { vanishes: [undefined, 5], tokenDelayMs: 5 };
+      const reply = await postChat(server, {
+        model: MODEL,
+        messages: [{ role: "user", content: "one two three" }],
+        n: 12,
+        max_tokens: 200,
+        ...body,
+      });
+      const text = await reply.text();
+      expect(text).toContain("worker_lost");
+      expect(text).not.toContain("[DONE]");
+      await eventually(() => server.dispatch.running === 0);
+    }
   });
 });
 
@@ -121,11 +107,10 @@ describe("data shards: completions of many prompts", () => {
       ...more,
     });
 
-  it("repeat a prompt whose worker is lost", async () => {
+  it("are joined in order, with what is sent back", async () => {
     const before = server.dispatch.calls.length;
-    server.dispatch.script = { vanishes: [undefined, 2, undefined, 1] };
     const { choices, usage } = await complete();
-    expect(server.dispatch.calls.length - before).toBe(PROMPTS.length + 2);
+    expect(server.dispatch.calls.length - before).toBe(PROMPTS.length);
     expect(choices.map(({ text }) => text)).toEqual(
       PROMPTS.map((each) => `${each}word0 word1 word2`),
     );
@@ -133,12 +118,10 @@ describe("data shards: completions of many prompts", () => {
     expect(server.rows.at(-1)?.completionTokens).toBe(18);
   });
 
-  it("divide the choices of few prompts, and keep scores where a part is repeated", async () => {
-    const asked = { prompt: "a", n: 8, logprobs: 1, echo: false };
-    const undisturbed = await complete(asked);
-    server.dispatch.script = { vanishes: [5, undefined] };
-    const { choices } = await complete(asked);
-    expect(choices).toEqual(undisturbed.choices);
+  it("divide the choices of few prompts, each with its scores", async () => {
+    const before = server.dispatch.calls.length;
+    const { choices } = await complete({ prompt: "a", n: 8, logprobs: 1, echo: false });
+    expect(requestsSince(before).map((each) => each.choices)).toEqual([4, 4]);
     expect(choices[7]?.logprobs?.text_offset).toEqual([0, 5, 11]);
   });
 });

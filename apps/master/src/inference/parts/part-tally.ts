@@ -1,10 +1,7 @@
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import type { CallTokens } from "../accounting.ts";
 
-/**
- * What one part of a call has counted: a request to an engine. Where its worker is lost, the count
- * begins again with the request that repeats it.
- */
+/** What one part of a call has counted: a request to an engine. */
 export class PartTally {
   readonly #sharesPrompt: boolean;
   #promptTokens = 0;
@@ -12,7 +9,7 @@ export class PartTally {
   #completionTokens = 0;
   #reported: Usage | undefined;
   #reasoningTokens = 0;
-  #reasons: string[] = [];
+  readonly #reasons: string[] = [];
   #begun = 0;
   #isPromptKnown = true;
 
@@ -76,18 +73,6 @@ export class PartTally {
 
   reasoned(tokens: number): void {
     this.#reasoningTokens += tokens;
-  }
-
-  /** Forgets what a lost request has counted: nothing of it was sent. */
-  restart(): void {
-    this.#promptTokens = 0;
-    this.#cachedTokens = 0;
-    this.#completionTokens = 0;
-    this.#reported = undefined;
-    this.#reasoningTokens = 0;
-    this.#reasons = [];
-    this.#begun = 0;
-    this.#isPromptKnown = true;
   }
 
   #report(usage: Usage): void {

@@ -4,7 +4,6 @@ import type { EngineEvent } from "@heddle/contracts/engine";
 import type { CallerRequest } from "../../http/access.ts";
 import type { CallPart } from "../call.ts";
 import { cutShort, type InferenceCalls, type PermittedCall } from "../inference-calls.ts";
-import { repeatLost } from "../repeat-lost.ts";
 import type { ChoicePart } from "./choice-parts.ts";
 
 /** Parts with a replica at once: some are computed while others wait beside them. */
@@ -20,21 +19,15 @@ export interface DividedCall extends PermittedCall {
 
 /** What makes the answer of a call from its parts. */
 export interface PartSink {
-  /** A part begins; again, where its worker was lost and nothing of it was sent. */
-  begin(part: ChoicePart): void;
-  /**
-   * Takes an event, whose choices are numbered in the part. Returns whether any of it was sent: a
-   * part of which something was sent is not repeated.
-   */
-  take(event: EngineEvent, part: ChoicePart, tally: CallPart): boolean | Promise<boolean>;
+  /** Takes an event, whose choices are numbered in the part. */
+  take(event: EngineEvent, part: ChoicePart, tally: CallPart): void | Promise<void>;
   /** A failure as the caller is to read it. */
   failure?(failure: AppError, part: ChoicePart): AppError;
 }
 
 /**
- * Runs the parts of a call, several at once, apart on its replicas. A part is repeated on another
- * replica where its worker is lost; a call of one part is its client's to repeat. The first failure
- * ends the others.
+ * Runs the parts of a call, several at once, apart on its replicas. The first failure ends the
+ * others.
  */
 export async function runParts(
   calls: InferenceCalls,
@@ -62,28 +55,20 @@ async function runPart(
 ): Promise<void> {
   const { request, place, sharesPrompt } = part;
   const tally = divided.call.part(sharesPrompt);
-  let isSent = false;
-  const work = async () => {
-    tally.restart();
-    sink.begin(part);
-    try {
-      const own = { request, later: divided.later, place };
-      const { events, node } = await calls.start(http, divided, own, signal);
-      for await (const event of events) {
-        tally.observe(event);
-        if (event.type === "done") return;
-        const taken = sink.take(event, part, tally);
-        if (typeof taken === "boolean" ? taken : await taken) isSent = true;
-      }
-      throw cutShort(node);
-    } finally {
-      place.holder = undefined;
-    }
-  };
   try {
-    await repeatLost(signal, work, () => divided.parts.length > 1 && !isSent);
+    const own = { request, later: divided.later, place };
+    const answer = await calls.start(http, divided, own, signal);
+    for await (const event of answer.events) {
+      tally.observe(event);
+      if (event.type === "done") return;
+      const taken = sink.take(event, part, tally);
+      if (taken) await taken;
+    }
+    throw cutShort(answer.node);
   } catch (thrown) {
     const failure = toAppError(thrown);
     throw sink.failure?.(failure, part) ?? failure;
+  } finally {
+    place.holder = undefined;
   }
 }

@@ -19,12 +19,11 @@ import {
   type ThreadStep,
   type ThreadSubmit,
 } from "../protocol/thread-messages.ts";
-import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
-import { Sampler, type SamplerScratch, samplerScratch } from "../sampling/sampler.ts";
+import { samplerScratch } from "../sampling/sampler.ts";
 import { DraftRounds, MAX_ROUND_DRAFT_TOKENS } from "../speculation/draft-rounds.ts";
-import { Drafter } from "../speculation/drafter.ts";
-import { admitWaiting } from "./admission.ts";
+import { admitWaiting, youngestOf } from "./admission.ts";
 import { DECODED, NO_KV_SLOT, STAGES_LOST, STAGES_UNFIT } from "./batch.ts";
+import { beginTexts, type TextParts } from "./begin-text.ts";
 import { CallsUnderWay, shareOfCall } from "./calls-under-way.ts";
 import { shiftContext } from "./context-shift.ts";
 import type { DecodeCall } from "./decode-call.ts";
@@ -34,15 +33,11 @@ import { LoadedAdapters } from "./loaded-adapters.ts";
 import type { LoadedModel } from "./model.ts";
 import { OutputRows } from "./output-rows.ts";
 import { type Phases, phasesOf, promptLeft } from "./phases.ts";
-import { youngestOf } from "./preemption.ts";
 import { countExact, MAX_SCORED_TOKENS, planPrefill } from "./prefill-plan.ts";
 import { SequenceQueue } from "./sequence-queue.ts";
 import { StepReport } from "./step-report.ts";
 import { ThreadGrammars } from "./thread-grammars.ts";
 import { TokenDraw } from "./token-draw.ts";
-
-/** Room for answer tokens that a sequence starts with. */
-const SPARE_TOKENS = 64;
 
 /**
  * Continuous batching: every round decodes one token for every running sequence and spends a bounded
@@ -67,7 +62,7 @@ export class BatchLoop {
   readonly #embeddings: EmbeddingRounds;
   readonly #clockMs: () => number;
   readonly #report: StepReport;
-  readonly #scratch: SamplerScratch;
+  readonly #texts: TextParts;
   readonly #draw: TokenDraw;
   readonly #grammars: ThreadGrammars;
   readonly #drafts: DraftRounds;
@@ -89,8 +84,9 @@ export class BatchLoop {
     this.#report = new StepReport(batchTokens, ring);
     this.#clockMs = clockMs;
     this.#embeddings = new EmbeddingRounds(model);
-    this.#scratch = samplerScratch(vocabularySize);
     this.#grammars = new ThreadGrammars(model);
+    const scratch = samplerScratch(vocabularySize);
+    this.#texts = { model, grammars: this.#grammars, scratch };
     this.#draw = new TokenDraw(model);
     this.#adapters = new LoadedAdapters(model, this.#sequences);
   }
@@ -162,27 +158,10 @@ export class BatchLoop {
       this.#report.token(command.firstHandle, this.#model.eosToken, -adapter, undefined);
       return;
     }
-    const { choices } = command;
-    for (let i = 0; i < choices; i++) this.#enqueue(command, i, adapter, nowMs);
-  }
-
-  #enqueue(request: ThreadSubmit, choice: number, adapter: number, nowMs: number): void {
-    const { sampling } = request;
-    const model = this.#model;
-    const seed = (sampling.seed + choice) >>> 0;
-    const tokens = new TokenList(request.prompt, SPARE_TOKENS);
-    const mayDraft = this.#cache.shares && model.draftTokens > 0;
-    this.#push({
-      ...waitingState(request, choice, tokens, nowMs, adapter),
-      request,
-      sampler: new Sampler({ ...sampling, seed }, this.#scratch, request.prompt),
-      grammar: this.#grammars.begin(request.grammar),
-      reasoning: request.reasoning && new ReasoningLimiter(request.reasoning, model.tokenBytes),
-      sampled: 0,
-      scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
-      // A draft's tokens are computed in one call, which rounds differently.
-      drafter: mayDraft && !request.isDeterministic ? new Drafter(tokens) : undefined,
-    });
+    const begun = beginTexts(this.#texts, command, adapter, nowMs);
+    for (const sequence of begun ?? []) this.#push(sequence);
+    if (begun) return;
+    this.#report.token(command.firstHandle, this.#model.eosToken, ENDED_STUCK, undefined);
   }
 
   #enqueueEmbedding(request: ThreadEmbed, input: number, nowMs: number): void {
@@ -203,15 +182,17 @@ export class BatchLoop {
     for (const sequence of admitWaiting(this.#queue, this.#cache, nowMs)) {
       this.#loadChanged = true;
       // Only the first choice's first admission starts the request and counts its prompt.
-      const isFirst = sequence.handle === sequence.request.firstHandle;
-      if (sequence.started || (!isFirst && sequence.embedding === undefined)) continue;
+      const { leads, promptLength } = sequence;
+      if (sequence.started || (!leads && sequence.embedding === undefined)) continue;
       sequence.started = true;
-      this.#totals.prompt += sequence.promptLength;
-      if (!isFirst) continue;
-      this.#totals.cached += sequence.computed;
+      this.#totals.prompt += promptLength;
+      if (!leads) continue;
+      // The tokens of an answer that is continued may be cached too.
+      const cachedTokens = Math.min(sequence.computed, promptLength);
+      this.#totals.cached += cachedTokens;
       this.#report.started({
-        firstHandle: sequence.handle,
-        cachedTokens: sequence.computed,
+        firstHandle: sequence.request.firstHandle,
+        cachedTokens,
         queuedMs: nowMs - sequence.arrivedMs,
       });
     }

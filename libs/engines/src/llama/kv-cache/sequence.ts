@@ -32,6 +32,8 @@ export interface EmbeddedSequence extends SequenceState {
 
 interface SequenceState {
   readonly handle: number;
+  /** Whether it is the first of its request: its admission starts that. */
+  readonly leads: boolean;
   readonly fairKey: string;
   readonly priority: number;
   /** Its priority at its admission, with what it had waited: those that outrank it may preempt it. */
@@ -88,18 +90,19 @@ export function waitingState(
   index: number,
   tokens: TokenList,
   arrivedMs: number,
-  adapter = 0,
+  { adapter = 0, leads = index === 0, promptLength = tokens.length } = {},
 ) {
   const { firstHandle, fairKey, priority } = request;
   return {
     handle: firstHandle + index,
+    leads,
     fairKey,
     priority,
     rank: priority,
     arrivedMs,
     waitingSinceMs: arrivedMs,
     tokens,
-    promptLength: tokens.length,
+    promptLength,
     isDeterministic: request.kind === "submit" && request.isDeterministic,
     adapter,
     group: request.kind === "submit" ? `${adapter} ${request.cacheSalt}` : "",

@@ -8,31 +8,31 @@ import { isSilent } from "../tokenizing/vocabulary.ts";
 /** What a token added to the answer. */
 export interface TextDelta {
   readonly text: string;
-  /** Tokens since the last delta that was let out. */
-  readonly tokens: number;
+  /** Those let out since the last delta. */
+  readonly tokenIds: readonly number[];
   readonly logprobs: readonly TokenLogprob[] | undefined;
 }
 
-interface HeldLogprob {
-  readonly logprob: TokenLogprob;
-  /** Where in the decoded text the token's characters begin. */
+interface HeldToken {
+  readonly token: number;
+  readonly logprob: TokenLogprob | undefined;
+  /** Where in the decoded text its characters begin. */
   readonly start: number;
 }
 
 /**
  * The text of one choice: tokens in, whole characters out, cut before the first stop string.
- * Log-probabilities always belong to the text given out: those of held-back text are held back with
- * it, and those of tokens wholly behind the cut are dropped.
+ * Tokens and log-probabilities always belong to the text given out: those of held-back text are held
+ * back with it, and log-probabilities of tokens wholly behind the cut are dropped.
  */
 export class ChoiceText {
   readonly #pieces: TokenPieces;
   readonly #utf8 = new Utf8Stream();
   readonly #scanner: StopScanner;
-  #tokens = 0;
   #decoded = 0;
   #released = 0;
   #stopped = false;
-  #held: HeldLogprob[] = [];
+  #held: HeldToken[] = [];
 
   constructor(pieces: TokenPieces, stops: readonly string[]) {
     this.#pieces = pieces;
@@ -51,24 +51,35 @@ export class ChoiceText {
 
   /** Adds a token that is part of the text; undefined where nothing can be let out yet. */
   push(token: number, row: RowLogprobs | undefined): TextDelta | undefined {
-    this.#tokens++;
-    if (row !== undefined) {
-      this.#held.push({ logprob: scoredToken(this.#pieces, token, row), start: this.#decoded });
+    const logprob = row && scoredToken(this.#pieces, token, row);
+    this.#held.push({ token, logprob, start: this.#decoded });
+    return this.#release(this.#read(token), false);
+  }
+
+  /** Adds a token that was let out before, in another engine: the delta is its text alone. */
+  repeat(token: number): TextDelta {
+    const text = this.#read(token);
+    this.#released += text.length;
+    return { text, tokenIds: [], logprobs: undefined };
+  }
+
+  /** The choice ended, with a token that has no text where one is given: lets out what was held back. */
+  finish(end?: number): TextDelta | undefined {
+    if (end !== undefined) {
+      this.#held.push({ token: end, logprob: undefined, start: this.#decoded });
     }
-    if (isSilent(this.#pieces.flags(token))) return this.#release("", false);
+    const tail = this.#scan(this.#utf8.flush());
+    return this.#release(this.#stopped ? tail : tail + this.#scanner.flush(), true);
+  }
+
+  #read(token: number): string {
+    if (isSilent(this.#pieces.flags(token))) return "";
     const whole = this.#pieces.text(token);
     const text =
       whole === undefined
         ? this.#utf8.push(this.#pieces.bytes(token))
         : this.#utf8.pushWhole(whole);
-    return this.#release(this.#scan(text), false);
-  }
-
-  /** The choice ended: lets out what was held back. `extraTokens` have no text of their own. */
-  finish(extraTokens: number): TextDelta | undefined {
-    this.#tokens += extraTokens;
-    const tail = this.#scan(this.#utf8.flush());
-    return this.#release(this.#stopped ? tail : tail + this.#scanner.flush(), true);
+    return this.#scan(text);
   }
 
   #scan(text: string): string {
@@ -81,22 +92,22 @@ export class ChoiceText {
 
   #release(text: string, final: boolean): TextDelta | undefined {
     this.#released += text.length;
-    const logprobs = this.#releaseLogprobs(final);
-    const nothing = text === "" && logprobs === undefined;
-    if (nothing && !(final && this.#tokens > 0)) return undefined;
-    const delta = { text, tokens: this.#tokens, logprobs };
-    this.#tokens = 0;
-    return delta;
-  }
-
-  #releaseLogprobs(final: boolean): TokenLogprob[] | undefined {
-    if (this.#held.length === 0) return undefined;
+    const isEnd = final || this.#stopped;
+    const isScored = this.#held[0]?.logprob !== undefined;
+    if (text === "" && !isScored && !isEnd) return undefined;
     const everything = this.#released === this.#decoded || (final && !this.#stopped);
-    const count = everything
-      ? this.#held.length
-      : this.#held.filter((held) => held.start < this.#released).length;
-    const freed = this.#held.splice(0, count);
-    return freed.length > 0 ? freed.map((held) => held.logprob) : undefined;
+    const isFree = ({ start }: HeldToken) => everything || start < this.#released;
+    const freed = this.#held.filter(isFree);
+    const left = this.#held.slice(freed.length);
+    this.#held = isEnd ? [] : left;
+    const counted = isEnd ? [...freed, ...left] : freed;
+    if (text === "" && counted.length === 0) return undefined;
+    const logprobs = freed.flatMap(({ logprob }) => logprob ?? []);
+    return {
+      text,
+      tokenIds: counted.map(({ token }) => token),
+      logprobs: logprobs.length > 0 ? logprobs : undefined,
+    };
   }
 }
 

@@ -21,7 +21,7 @@ export class LiveEmbedding extends LiveWork {
     return this.#open.size === 0;
   }
 
-  protected isOpen(sequence: number): boolean {
+  isOpen(sequence: number): boolean {
     return this.#open.has(sequence);
   }
 

@@ -23,7 +23,7 @@ export class LiveReading extends LiveWork {
     return [...this.start(0, 0), { type: "reading", id, ...reading }, { type: "done", id, usage }];
   }
 
-  protected isOpen(): boolean {
+  isOpen(): boolean {
     return false;
   }
 }

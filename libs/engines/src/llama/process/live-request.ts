@@ -10,7 +10,7 @@ import { HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
 import { HarmonyReader } from "../../text/calls/harmony-reader.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
-import { ENDED_LENGTH, ENDED_STOP } from "../protocol/thread-messages.ts";
+import { ENDED_LENGTH, ENDED_STOP, ENDS_GENERATION, GOES_ON } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
@@ -45,6 +45,10 @@ export class LiveRequest extends LiveWork {
   #echo: PromptEcho | undefined;
   /** Of choices that found the prompt in the cache, while its scores are computed for the first. */
   #held: SampledToken[] = [];
+  /** Of each choice that is continued: characters of its text that were sent before. */
+  readonly #skipped: number[] = [];
+  /** What the continued choices have beyond what was sent. */
+  readonly #repeated: EngineEvent[] = [];
   #openChoices: number;
 
   constructor(id: number, request: GenerateRequest, options: SubmitOptions, given: RequestTexts) {
@@ -72,7 +76,7 @@ export class LiveRequest extends LiveWork {
     return this.#openChoices === 0;
   }
 
-  protected isOpen(choice: number): boolean {
+  isOpen(choice: number): boolean {
     return this.#texts[choice] !== undefined;
   }
 
@@ -95,9 +99,37 @@ export class LiveRequest extends LiveWork {
     if (echo) this.#echo = new PromptEcho(this.id, this.request, prompt, this.#given);
   }
 
+  /**
+   * Brings the choices of a continued answer to where their engine was lost, after `read`. A choice of
+   * `maxTokens` ends, as does one whose last token or stop string was sent.
+   */
+  repeat(maxTokens: number): void {
+    for (const [choice, { tokens, characters, isFinished }] of this.request.sent?.entries() ?? []) {
+      if (isFinished) {
+        this.#completionTokens += tokens.length;
+        this.#texts[choice] = undefined;
+        this.#openChoices--;
+        continue;
+      }
+      this.#skipped[choice] = characters;
+      for (const [at, token] of tokens.entries()) this.#repeat(choice, token, at + 1 === maxTokens);
+    }
+  }
+
+  #repeat(choice: number, token: number, isLast: boolean): void {
+    const text = this.#texts[choice];
+    if (text === undefined) return;
+    this.#completionTokens++;
+    const isStop = (this.#given.pieces.flags(token) & ENDS_GENERATION) !== 0;
+    if (!isStop) this.#delta(choice, text.repeat(token), this.#repeated);
+    const end = isLast ? ENDED_LENGTH : GOES_ON;
+    this.#endAfter(choice, text, isStop ? ENDED_STOP : end, undefined, this.#repeated);
+  }
+
   override start(cachedTokens: number, queuedMs: number): EngineEvent[] {
     const started = super.start(cachedTokens, queuedMs);
-    return this.#echo === undefined ? started : [...started, this.#echo.begin()];
+    const before = this.#echo === undefined ? started : [...started, this.#echo.begin()];
+    return [...before, ...this.#repeated];
   }
 
   /** The scores of the prompt's next tokens. */
@@ -136,9 +168,20 @@ export class LiveRequest extends LiveWork {
     }
     this.#completionTokens++;
     if (end !== ENDED_STOP) this.#delta(choice, text.push(token, row), events);
+    return this.#endAfter(choice, text, end, end === ENDED_STOP ? token : undefined, events);
+  }
+
+  /** Ends the choice where its latest token says so; `last` is that token where it has no text. */
+  #endAfter(
+    choice: number,
+    text: ChoiceText,
+    end: number,
+    last: number | undefined,
+    events: EngineEvent[],
+  ): boolean {
     const stopped = text.stopped;
     if (!stopped && end !== ENDED_STOP && end !== ENDED_LENGTH) return false;
-    this.#finish(choice, text.finish(end === ENDED_STOP ? 1 : 0), events);
+    this.#finish(choice, text.finish(last), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
     this.#close(choice, { reason, ...(text.stop !== undefined && { stop: text.stop }) }, events);
     return stopped && end !== ENDED_LENGTH;
@@ -156,18 +199,29 @@ export class LiveRequest extends LiveWork {
 
   #finish(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
     this.#delta(choice, delta, events);
-    const text = this.#readers[choice]?.finish() ?? "";
+    const text = this.#unsent(choice, this.#readers[choice]?.finish() ?? "");
     if (text !== "") events.push({ type: "delta", id: this.id, choice, text, tokens: 0 });
   }
 
   #delta(choice: number, delta: TextDelta | undefined, events: EngineEvent[]): void {
     if (delta === undefined) return;
-    const { tokens, logprobs } = delta;
+    const { tokenIds, logprobs } = delta;
+    const tokens = tokenIds.length;
     const read = this.#readers[choice]?.push(delta.text) ?? delta.text;
-    const text = `${this.#firstTexts[choice] ?? ""}${read}`;
+    const text = this.#unsent(choice, `${this.#firstTexts[choice] ?? ""}${read}`);
     if (this.#firstTexts.length > 0) this.#firstTexts[choice] = "";
+    if (text === "" && tokens === 0) return;
     const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
-    events.push(logprobs === undefined ? plain : { ...plain, logprobs });
+    const counted = tokens > 0 ? { ...plain, tokenIds } : plain;
+    events.push(logprobs === undefined ? counted : { ...counted, logprobs });
+  }
+
+  /** The text without what was sent before. */
+  #unsent(choice: number, text: string): string {
+    const skipped = this.#skipped[choice] ?? 0;
+    if (skipped === 0) return text;
+    this.#skipped[choice] = Math.max(0, skipped - text.length);
+    return text.slice(skipped);
   }
 }
 

@@ -26,7 +26,7 @@ export abstract class LiveWork {
   abstract get isDone(): boolean;
 
   /** Whether the sequence still gets something. */
-  protected abstract isOpen(sequence: number): boolean;
+  abstract isOpen(sequence: number): boolean;
 
   /** The handles of sequences that the engine thread still computes. */
   get openHandles(): number[] {

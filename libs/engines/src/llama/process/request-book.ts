@@ -1,7 +1,6 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type {
   DeterministicMode,
-  EmbedRequest,
   EngineEvent,
   EngineInput,
   EngineRequest,
@@ -10,7 +9,6 @@ import type {
   PairInput,
   SubmitOptions,
 } from "@heddle/contracts/engine";
-import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
 import { reasoningBudget } from "../../text/reasoning-effort.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
 import {
@@ -34,7 +32,8 @@ import { LiveEmbedding } from "./live-embedding.ts";
 import { LiveReading } from "./live-reading.ts";
 import { callableTools, LiveRequest, type RequestTexts } from "./live-request.ts";
 import { LongPrompts } from "./long-prompts.ts";
-import { type AnswerLimits, toThreadSubmit } from "./thread-submit.ts";
+import { checkEffort, checkRequest, checkTokens } from "./request-checks.ts";
+import { type AnswerLimits, outputLimit, toThreadSubmit } from "./thread-submit.ts";
 
 interface BookLimits extends AnswerLimits {
   /** Requests that may wait. */
@@ -90,7 +89,6 @@ const REASONS: ReadonlyMap<
 type LiveComputation = LiveRequest | LiveEmbedding;
 type Live = LiveComputation | LiveReading;
 
-const MAX_CHOICES = 128;
 /** An opening tag and the white space behind it are within so many tokens. */
 const OPENING_TOKENS = 12;
 /** Handles stay in int32; far more than can live at once. */
@@ -250,7 +248,7 @@ export class RequestBook {
     const inputs = inputsOf(live);
     const use = live instanceof LiveEmbedding ? "embed" : "generate";
     try {
-      validate(live, table.flags.length, abilities);
+      checkRequest(live.request, table.flags.length, abilities);
       if (live instanceof LiveRequest) checkEffort(live.request, this.#texts.style);
       if (!LongPrompts.areLong(inputs)) {
         this.#constrain(
@@ -305,7 +303,9 @@ export class RequestBook {
     for (const { length } of prompts) live.promptTokens += length;
     live.firstHandle = this.#nextHandle;
     this.#nextHandle = (this.#nextHandle + live.sequences) % HANDLE_LIMIT;
-    for (const handle of live.openHandles) this.#byHandle.set(handle, live);
+    for (let sequence = 0; sequence < live.sequences; sequence++) {
+      this.#byHandle.set(live.firstHandle + sequence, live);
+    }
     if (live instanceof LiveEmbedding) {
       const { fairKey, priority } = live.options;
       const { firstHandle } = live;
@@ -316,9 +316,18 @@ export class RequestBook {
     const prompt = prompts[0] as Int32Array;
     const isOpen = this.#isOpen(live.request, prompt);
     live.read(prompt, isOpen);
+    const maxTokens = outputLimit(live, limits);
+    live.repeat(maxTokens);
+    if (live.isDone) {
+      this.#waiting--;
+      const events = live.start(0, 0);
+      this.#endIfDone(live, events);
+      this.#options.emit(events);
+      return;
+    }
     const reasoning = this.#limitOf(live.request, isOpen);
     const isDeterministic = isComputedAlone(live.request, this.#options.deterministic);
-    const read = { prompt, limits, grammar, reasoning, isDeterministic };
+    const read = { prompt, maxTokens, grammar, reasoning, isDeterministic };
     this.#options.command(toThreadSubmit(live, read));
   }
 
@@ -394,81 +403,6 @@ function located<T>(live: LiveComputation, index: number, read: () => T): T {
 function settledValue<T>(result: PromiseSettledResult<T>): T {
   if (result.status === "rejected") throw result.reason;
   return result.value;
-}
-
-function refuse(param: string, message: string): never {
-  throw new AppError("invalid_value", `Invalid value for '${param}': ${message}.`, { param });
-}
-
-function validate(live: LiveComputation, vocabularySize: number, abilities: ModelAbilities): void {
-  const embeds = live instanceof LiveEmbedding;
-  if (embeds) checkKind(live.request, abilities);
-  if (!embeds && !abilities.generates) refuse("model", "it gives embeddings only, and no text");
-  checkTokens(inputsOf(live), vocabularySize, (i) => (embeds ? `input[${i}]` : "prompt"));
-  if (!embeds) validateText(live.request, vocabularySize);
-  if (!embeds && live.request.deterministic && !abilities.repeats) {
-    const why = "this replica's KV cache is one pool";
-    refuse("deterministic", `${why}; deploy the model with \`deterministic\` set in \`decoding\``);
-  }
-}
-
-function checkKind({ inputs }: EmbedRequest, { embeds, ranks }: ModelAbilities): void {
-  const hasPairs = inputs.some(({ kind }) => kind === "pair");
-  if (hasPairs && !ranks) refuse("model", "it gives embeddings and ranks no documents");
-  if (!hasPairs && !embeds) refuse("model", "it ranks documents and gives no embeddings");
-}
-
-function checkTokens(
-  inputs: readonly (EngineInput | PairInput)[],
-  vocabularySize: number,
-  paramOf: (input: number) => string,
-): void {
-  inputs.forEach((input, i) => {
-    if (input.kind !== "tokens") return;
-    if (!input.tokens.every((token) => isToken(token, vocabularySize))) {
-      refuse(paramOf(i), unknownToken(vocabularySize));
-    }
-  });
-}
-
-function isToken(token: number, vocabularySize: number): boolean {
-  return Number.isInteger(token) && token >= 0 && token < vocabularySize;
-}
-
-function unknownToken(vocabularySize: number): string {
-  return `a token id is not in 0..${vocabularySize - 1}, this model's vocabulary`;
-}
-
-function validateText(
-  { sampling, choices, maxTokens }: GenerateRequest,
-  vocabularySize: number,
-): void {
-  if (!sampling.logitBias.every(({ token }) => isToken(token, vocabularySize))) {
-    refuse("logit_bias", unknownToken(vocabularySize));
-  }
-  if (!(choices >= 1 && choices <= MAX_CHOICES)) {
-    refuse("n", `${choices} choices were asked for; 1 to ${MAX_CHOICES} are possible`);
-  }
-  if (maxTokens !== undefined && !(maxTokens >= 0)) {
-    refuse("max_tokens", `${maxTokens} tokens were asked for; it cannot be negative`);
-  }
-}
-
-/** Throws where reasoning is asked for that the model has not; an effort of "none" is what it does. */
-function checkEffort(
-  { input, reasoningTokens }: GenerateRequest,
-  { reasoning, form }: AnswerStyle,
-): void {
-  const budget = reasoningTokens === undefined ? undefined : "thinking_token_budget";
-  if (budget !== undefined && form.family === "harmony") {
-    const message = `'${budget}' is not supported by this model, whose reasoning has efforts and no bound. Leave it out, or give an effort.`;
-    throw new AppError("unsupported_parameter", message, { param: budget });
-  }
-  const effort = input.kind === "chat" ? input.effort : undefined;
-  const param = effort !== undefined && effort !== "none" ? "reasoning_effort" : budget;
-  if (param === undefined || reasoning !== undefined) return;
-  const message = `Unsupported value for '${param}': this model does not reason. Leave it out, or choose a model that reasons.`;
-  throw new AppError("unsupported_parameter", message, { param });
 }
 
 /** What the text must be; undefined for free text. */

@@ -1,3 +1,4 @@
+import { AppError } from "@heddle/base/errors";
 import type { GenerateRequest } from "@heddle/contracts/engine";
 import type { ThreadAdapter, ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { LiveRequest } from "./live-request.ts";
@@ -18,25 +19,42 @@ export interface AnswerLimits {
 }
 
 /** What was read of a request. */
-export interface ReadPrompt
-  extends Pick<ThreadSubmit, "prompt" | "grammar" | "reasoning" | "isDeterministic"> {
-  readonly limits: AnswerLimits;
+export type ReadPrompt = Pick<
+  ThreadSubmit,
+  "prompt" | "maxTokens" | "grammar" | "reasoning" | "isDeterministic"
+>;
+
+/** The most tokens of each choice. Throws where it has more already, or its context was shifted. */
+export function outputLimit(live: LiveRequest, limits: AnswerLimits): number {
+  const { maxTokens, sent = [] } = live.request;
+  const room = limits.contextTokens - live.promptTokens;
+  // Of a request for no tokens one is drawn, which shows that the prompt was computed.
+  const limit = Math.max(
+    1,
+    Math.min(maxTokens ?? room, limits.contextShift ? Number.POSITIVE_INFINITY : room),
+  );
+  const longest = Math.max(0, ...sent.map(({ tokens }) => tokens.length));
+  if (longest > limit || (limits.contextShift && longest >= room)) {
+    const message = `the answer has ${longest} tokens after ${live.promptTokens} of the prompt, and a context of ${limits.contextTokens} cannot continue it: send the request again`;
+    throw new AppError("invalid_value", message, { param: "sent" });
+  }
+  return limit;
 }
 
 /** The request as the engine thread takes it. */
 export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
-  const { prompt, limits, grammar, reasoning, isDeterministic } = read;
+  const { prompt, maxTokens, grammar, reasoning, isDeterministic } = read;
   const { request, options } = live;
   const { sampling } = request;
-  const room = limits.contextTokens - live.promptTokens;
-  const maxTokens = request.maxTokens ?? room;
   return {
     kind: "submit",
     firstHandle: live.firstHandle,
     choices: request.choices,
     prompt,
-    // Of a request for no tokens one is drawn, which shows that the prompt was computed.
-    maxTokens: Math.max(1, limits.contextShift ? maxTokens : Math.min(maxTokens, room)),
+    sent: request.sent?.map(({ tokens }, choice) =>
+      live.isOpen(choice) ? Int32Array.from(tokens) : undefined,
+    ),
+    maxTokens,
     sampling: {
       temperature: sampling.temperature,
       topP: sampling.topP,

@@ -24,6 +24,7 @@ const delta = (id: number, text: string): EngineEvent => ({
   choice: id % 5,
   text,
   tokens: 1 + (id % 3),
+  ...(id % 2 === 1 && { tokenIds: [id, 2 ** 31 - 1] }),
 });
 const scored: EngineEvent = {
   type: "delta",

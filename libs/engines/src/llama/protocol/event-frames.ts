@@ -27,8 +27,9 @@ const LOAD_FIELDS = [
 const LOAD_AT = LENGTH_BYTES + 1;
 const COUNT_AT = LOAD_AT + LOAD_FIELDS.length * 8;
 const DELTAS_AT = COUNT_AT + 4;
-/** Before a delta's text: id, choice, tokens and the text's bytes. */
-const DELTA_HEAD_BYTES = 16;
+/** Before a delta's ids of tokens and text: id, choice, tokens, the text's bytes, and the ids' count. */
+const DELTA_HEAD_BYTES = 20;
+const ID_BYTES = 4;
 /** UTF-8 of one UTF-16 unit takes no more. */
 const BYTES_PER_UNIT = 3;
 
@@ -55,14 +56,17 @@ export class EventFrameWriter {
     at = buffer.writeUInt32LE(events.length, at);
     for (const event of events) {
       if (event.type !== "delta" || event.logprobs !== undefined) return undefined;
-      const { id, choice, tokens, text } = event;
-      const textAt = at + DELTA_HEAD_BYTES;
+      const { id, choice, tokens, text, tokenIds = [] } = event;
+      const textAt = at + DELTA_HEAD_BYTES + tokenIds.length * ID_BYTES;
       if (textAt + text.length * BYTES_PER_UNIT > FRAME_BYTES) return undefined;
       const bytes = buffer.write(text, textAt, "utf8");
       buffer.writeUInt32LE(id, at);
       buffer.writeUInt32LE(choice, at + 4);
       buffer.writeUInt32LE(tokens, at + 8);
       buffer.writeUInt32LE(bytes, at + 12);
+      buffer.writeUInt32LE(tokenIds.length, at + 16);
+      let idAt = at + DELTA_HEAD_BYTES;
+      for (const tokenId of tokenIds) idAt = buffer.writeUInt32LE(tokenId, idAt);
       at = textAt + bytes;
     }
     return at;
@@ -107,14 +111,20 @@ function unpack(bytes: Buffer, begin: number, end: number): ChildEvents {
   const events: EngineEvent[] = [];
   let at = begin + DELTAS_AT;
   for (let left = bytes.readUInt32LE(begin + COUNT_AT); left > 0; left--) {
-    const textAt = at + DELTA_HEAD_BYTES;
+    const idsAt = at + DELTA_HEAD_BYTES;
+    const ids = bytes.readUInt32LE(at + 16);
+    const textAt = idsAt + ids * ID_BYTES;
     const textEnd = textAt + bytes.readUInt32LE(at + 12);
+    const tokenIds = Array.from({ length: ids }, (_, i) =>
+      bytes.readUInt32LE(idsAt + i * ID_BYTES),
+    );
     events.push({
       type: "delta",
       id: bytes.readUInt32LE(at),
       choice: bytes.readUInt32LE(at + 4),
       text: bytes.toString("utf8", textAt, textEnd),
       tokens: bytes.readUInt32LE(at + 8),
+      ...(ids > 0 && { tokenIds }),
     });
     at = textEnd;
   }

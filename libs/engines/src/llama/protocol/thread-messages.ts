@@ -69,6 +69,8 @@ export interface ThreadSubmit {
   readonly firstHandle: number;
   readonly choices: number;
   readonly prompt: Int32Array;
+  /** Of an answer that is continued: the tokens of each choice so far; undefined of a finished one. */
+  readonly sent?: readonly (Int32Array | undefined)[] | undefined;
   readonly maxTokens: number;
   /** The seed is that of choice 0. */
   readonly sampling: SamplerOptions;

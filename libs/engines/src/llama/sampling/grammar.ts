@@ -74,6 +74,16 @@ export class Grammar {
     if (found && !this.#isLeaving && this.#isEndless(found)) {
       this.#leave(this.#latest.slice(-found.tokens));
     }
+    if (this.#isLeaving && this.#isLeft) {
+      this.#isLeaving = false;
+      this.#watch.clear();
+    }
+  }
+
+  get #isLeft(): boolean {
+    return (
+      this.#state.isComplete || (this.#left !== undefined && !isWithin(this.#state, this.#left))
+    );
   }
 
   /** Whether what is repeated may not be wanted so often, and does not come to an end by itself. */
@@ -94,14 +104,8 @@ export class Grammar {
     this.#left = commonPart(repeated);
   }
 
-  /** Leaves the tokens that bring the end nearer; false where the part is left, or none does. */
+  /** Leaves the tokens that bring the end nearer; false where none does. */
   #restrict(logits: Float32Array): boolean {
-    const { isComplete } = this.#state;
-    if (isComplete || (this.#left && !isWithin(this.#state, this.#left))) {
-      this.#isLeaving = false;
-      this.#watch.clear();
-      return false;
-    }
     const tokens = this.#matcher.towardsEnd(this.#state, this.#tokens.trie);
     const values = tokens.map((token) => logits[token] as number);
     if (!values.some((value) => value > Number.NEGATIVE_INFINITY)) return false;

@@ -48,7 +48,10 @@ const BLOCK_TOKENS = 256;
  */
 export class Sampler {
   readonly #options: SamplerOptions;
-  readonly #random: Random;
+  /** Tokens of the answer. */
+  #accepted = 0;
+  /** Numbers for the next token after its first. */
+  #others: Random | undefined;
   /** Times each token was sampled; kept only where a penalty needs it. */
   readonly #counts: Map<number, number> | undefined;
   /** Tokens of the prompt and the answer; kept only where a repetition is penalized. */
@@ -57,7 +60,6 @@ export class Sampler {
 
   constructor(options: SamplerOptions, scratch: SamplerScratch, prompt: Iterable<number> = []) {
     this.#options = options;
-    this.#random = seededRandom(options.seed);
     const penalized = options.presencePenalty !== 0 || options.frequencyPenalty !== 0;
     this.#counts = penalized ? new Map() : undefined;
     this.#seen = options.repetitionPenalty === 1 ? undefined : new Set(prompt);
@@ -99,8 +101,21 @@ export class Sampler {
 
   /** Counts a token that became part of the answer. */
   accept(token: number): void {
+    this.#accepted++;
+    this.#others = undefined;
     this.#counts?.set(token, (this.#counts.get(token) ?? 0) + 1);
     this.#seen?.add(token);
+  }
+
+  /**
+   * A token takes one number of the seed's, so that an answer can be continued anywhere; where a
+   * token is refused, other numbers follow from that one.
+   */
+  #random(): number {
+    if (this.#others !== undefined) return this.#others();
+    const number = seededRandom(this.#options.seed, this.#accepted)();
+    this.#others = seededRandom(number * 2 ** 32);
+    return number;
   }
 
   /** Fills the weights e^((logit - max) / temperature) and their sums by block; gives the total. */

@@ -102,6 +102,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
   return {
     ...inert,
     handle: 0,
+    leads: true,
     fairKey: "test",
     priority: 0,
     rank: 0,

@@ -7,6 +7,7 @@ export interface Delta {
   'text'?: (string);
   'tokens'?: (number);
   'logprobs'?: (_heddle_v1_TokenLogprob)[];
+  'tokenIds'?: (number)[];
 }
 
 export interface Delta__Output {
@@ -14,4 +15,5 @@ export interface Delta__Output {
   'text': (string);
   'tokens': (number);
   'logprobs': (_heddle_v1_TokenLogprob__Output)[];
+  'tokenIds': (number)[];
 }

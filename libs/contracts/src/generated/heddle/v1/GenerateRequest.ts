@@ -4,6 +4,7 @@ import type { ChatInput as _heddle_v1_ChatInput, ChatInput__Output as _heddle_v1
 import type { TokenInput as _heddle_v1_TokenInput, TokenInput__Output as _heddle_v1_TokenInput__Output } from '../../heddle/v1/TokenInput.ts';
 import type { LogitBias as _heddle_v1_LogitBias, LogitBias__Output as _heddle_v1_LogitBias__Output } from '../../heddle/v1/LogitBias.ts';
 import type { Adapter as _heddle_v1_Adapter, Adapter__Output as _heddle_v1_Adapter__Output } from '../../heddle/v1/Adapter.ts';
+import type { SentChoice as _heddle_v1_SentChoice, SentChoice__Output as _heddle_v1_SentChoice__Output } from '../../heddle/v1/SentChoice.ts';
 
 export interface GenerateRequest {
   'chat'?: (_heddle_v1_ChatInput | null);
@@ -34,6 +35,7 @@ export interface GenerateRequest {
   'reasoningTokens'?: (number);
   'deterministic'?: (boolean);
   'adapter'?: (_heddle_v1_Adapter | null);
+  'sent'?: (_heddle_v1_SentChoice)[];
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";
@@ -72,6 +74,7 @@ export interface GenerateRequest__Output {
   'reasoningTokens'?: (number);
   'deterministic'?: (boolean);
   'adapter': (_heddle_v1_Adapter__Output | null);
+  'sent': (_heddle_v1_SentChoice__Output)[];
   'input'?: "chat"|"text"|"tokens";
   '_maxTokens'?: "maxTokens";
   '_topLogprobs'?: "topLogprobs";

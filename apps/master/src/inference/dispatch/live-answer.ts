@@ -1,0 +1,106 @@
+import { type AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
+import type { EngineEvent, EngineFailure, EngineRequest } from "@heddle/contracts/engine";
+import type { ReadyReplica } from "../../nodes/replicas/ready-replica.ts";
+import { AnswerRecord } from "./answer-record.ts";
+import type { InferenceAnswer } from "./inference-port.ts";
+
+/** Failures of a replica, not of its answer: another replica continues. */
+const lostCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed", "unavailable"]);
+/** Failures of the search for another replica that say more than the loss of the first. */
+const ownCodes: ReadonlySet<ErrorCode> = new Set(["cancelled", "deadline_exceeded"]);
+
+/** A replica that answers, from its first event on. */
+export interface Begun {
+  readonly replica: ReadyReplica;
+  readonly first: EngineEvent;
+  readonly rest: AsyncIterator<EngineEvent>;
+}
+
+/** What an answer needs of the dispatch. */
+export interface AnswerFrame {
+  /** A replica's part has ended, with a failure or without. */
+  readonly onEnd: (replica: ReadyReplica, code: ErrorCode | undefined) => void;
+  /** The first token has come. */
+  readonly onToken: () => void;
+  /**
+   * Finds a replica for the rest after a failure. Undefined where no other try may help; rejects
+   * where none takes it.
+   */
+  readonly goOn: (
+    lost: ReadyReplica,
+    failure: EngineFailure,
+    rest: EngineRequest,
+  ) => Promise<Begun | undefined>;
+}
+
+/** An answer that another replica continues where its own is lost: its reader sees a pause. */
+export class LiveAnswer implements InferenceAnswer, AsyncIterator<EngineEvent> {
+  readonly events: AsyncIterable<EngineEvent> = { [Symbol.asyncIterator]: () => this };
+  readonly #record: AnswerRecord;
+  readonly #frame: AnswerFrame;
+  #begun: Begun;
+  #pending: EngineEvent | undefined;
+  #hasToken = false;
+  #isLeft = false;
+
+  constructor(request: EngineRequest, begun: Begun, frame: AnswerFrame) {
+    this.#record = new AnswerRecord(request);
+    this.#frame = frame;
+    this.#begun = begun;
+    this.#pending = begun.first;
+  }
+
+  get node(): string {
+    return this.#begun.replica.node;
+  }
+
+  async next(): Promise<IteratorResult<EngineEvent, undefined>> {
+    for (;;) {
+      const value = await this.#read();
+      if (value === undefined) return { value, done: true };
+      if (value.type === "failed") {
+        const failure = await this.#goOn(value.error);
+        if (failure) return { value: { ...value, error: failure }, done: false };
+      } else if (this.#record.take(value)) {
+        return { value, done: false };
+      }
+    }
+  }
+
+  async return(): Promise<IteratorResult<EngineEvent, undefined>> {
+    this.#isLeft = true;
+    await this.#begun.rest.return?.();
+    return { value: undefined, done: true };
+  }
+
+  /** The next event of the present replica. */
+  async #read(): Promise<EngineEvent | undefined> {
+    const event = this.#pending ?? (await this.#begun.rest.next()).value;
+    this.#pending = undefined;
+    const { replica } = this.#begun;
+    if (event?.type === "failed") this.#frame.onEnd(replica, event.error.code);
+    else if (event?.type === "done") this.#frame.onEnd(replica, undefined);
+    else if (event?.type === "delta" && !this.#hasToken) {
+      this.#hasToken = true;
+      this.#frame.onToken();
+    }
+    return event;
+  }
+
+  /** Continues on another replica; else gives the failure that ends the answer. */
+  async #goOn(failure: EngineFailure): Promise<EngineFailure | undefined> {
+    const rest = lostCodes.has(failure.code) ? this.#record.rest : undefined;
+    if (!rest) return failure;
+    try {
+      const begun = await this.#frame.goOn(this.#begun.replica, failure, rest);
+      if (!begun) return failure;
+      this.#begun = begun;
+      this.#pending = begun.first;
+      if (this.#isLeft) await begun.rest.return?.();
+      return undefined;
+    } catch (thrown) {
+      const { code, message }: AppError = toAppError(thrown);
+      return ownCodes.has(code) ? { code, message } : failure;
+    }
+  }
+}

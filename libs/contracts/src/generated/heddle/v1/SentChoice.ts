@@ -1,0 +1,14 @@
+// Original file: proto/worker.proto
+
+
+export interface SentChoice {
+  'tokens'?: (number)[];
+  'characters'?: (number);
+  'finished'?: (boolean);
+}
+
+export interface SentChoice__Output {
+  'tokens': (number)[];
+  'characters': (number);
+  'finished': (boolean);
+}
