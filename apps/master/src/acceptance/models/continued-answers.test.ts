@@ -33,6 +33,8 @@ const chat = {
   seed: 4,
   logit_bias: NO_END,
 };
+/** The newest types of a client have no temperature. */
+const GREEDY: object = { temperature: 0 };
 const list = { type: "array", items: { type: "integer" }, minItems: 60, maxItems: 60 };
 const schema = { type: "object", properties: { list }, required: ["list"] };
 const format = {
@@ -66,7 +68,8 @@ const CALLS: Record<string, () => Promise<unknown>> = {
     return [choices.map(({ message }) => message.content), usage?.completion_tokens];
   },
   "texts of two prompts": async () => {
-    const asked = { model: TINY, prompt: ["one", "two"], max_tokens: TOKENS, logit_bias: NO_END };
+    const prompt = ["one", "two"];
+    const asked = { ...GREEDY, model: TINY, prompt, max_tokens: TOKENS, logit_bias: NO_END };
     const texts = ["", ""];
     for await (const { choices } of await openai.completions.create({ ...asked, stream: true })) {
       for (const { index, text } of choices) texts[index] += text;
@@ -74,7 +77,7 @@ const CALLS: Record<string, () => Promise<unknown>> = {
     return texts;
   },
   "a response in the background": async () => {
-    const asked = { model: TINY, input: "go on", max_output_tokens: TOKENS, temperature: 0 };
+    const asked = { ...GREEDY, model: TINY, input: "go on", max_output_tokens: TOKENS };
     const { id } = await openai.responses.create({ ...asked, background: true });
     const state = () => openai.responses.retrieve(id);
     await eventually(async () => !["queued", "in_progress"].includes((await state()).status ?? ""));
@@ -82,7 +85,7 @@ const CALLS: Record<string, () => Promise<unknown>> = {
     return [status, text, usage?.output_tokens];
   },
   "a message": async () => {
-    const asked = { model: TINY, max_tokens: TOKENS, messages: user };
+    const asked = { ...GREEDY, model: TINY, max_tokens: TOKENS, messages: user };
     const { content, usage } = await anthropic.messages.stream(asked).finalMessage();
     return [content, usage.output_tokens];
   },
