@@ -253,7 +253,7 @@ export type EngineEvent =
       readonly text: string;
       /** Number of tokens in this delta. */
       readonly tokens: number;
-      /** The ids of these tokens; absent of an upstream, which does not tell them. */
+      /** The ids of these tokens; absent of an upstream, which sends none. */
       readonly tokenIds?: readonly number[] | undefined;
       readonly logprobs?: readonly TokenLogprob[] | undefined;
     }

@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => cluster.close());
 
-const user = [{ role: "user" as const, content: "go on" }];
+const user = [{ role: "user" as const, content: "continue" }];
 const chat = {
   model: TINY,
   messages: user,
@@ -77,7 +77,7 @@ const CALLS: Record<string, () => Promise<unknown>> = {
     return texts;
   },
   "a response in the background": async () => {
-    const asked = { ...GREEDY, model: TINY, input: "go on", max_output_tokens: TOKENS };
+    const asked = { ...GREEDY, model: TINY, input: "continue", max_output_tokens: TOKENS };
     const { id } = await openai.responses.create({ ...asked, background: true });
     const state = () => openai.responses.retrieve(id);
     await eventually(async () => !["queued", "in_progress"].includes((await state()).status ?? ""));

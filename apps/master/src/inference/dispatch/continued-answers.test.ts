@@ -117,7 +117,7 @@ test("continued answer: a request that ends three engines ends with the third", 
   expect(replicas.map(({ asked }) => asked.length)).toEqual([1, 1, 1, 0]);
 });
 
-test("continued answer: none of an engine that does not tell its tokens", async () => {
+test("continued answer: none of an engine that sends no ids of tokens", async () => {
   const untold = { type: "delta", id: 1, choice: 0, text: "a", tokens: 1 } as const;
   for (const event of [untold, { ...untold, tokens: 0 }]) {
     const replicas = [replicaOf("a", [STARTED, event, LOST]), replicaOf("b", [STARTED, DONE])];
@@ -129,7 +129,7 @@ test("continued answer: none of an engine that does not tell its tokens", async 
   }
 });
 
-test("continued answer: none by a worker that would begin it anew", async () => {
+test("continued answer: none by a worker that would begin it again", async () => {
   const old = Object.assign(replicaOf("b", [STARTED, DONE]), { features: [] });
   const { start } = dispatchOver([replicaOf("a", [STARTED, delta("a", [1]), LOST]), old]);
   const call = start({ request });

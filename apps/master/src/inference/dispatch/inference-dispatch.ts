@@ -146,7 +146,7 @@ export class ReplicaDispatch implements InferenceDispatch {
         const nowMs = this.#nowMs();
         if (isTimed) this.#lane(call.deployment).firstTokens.add(nowMs - startedMs, nowMs);
       },
-      goOn: (lost, failure, rest) => this.#goOn(trip, lost, failure, rest),
+      proceed: (lost, failure, rest) => this.#proceed(trip, lost, failure, rest),
     });
   }
 
@@ -170,7 +170,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   /** Sends the rest of an answer whose replica failed to another one. */
-  async #goOn(
+  async #proceed(
     trip: Trip,
     lost: ReadyReplica,
     failure: EngineFailure,

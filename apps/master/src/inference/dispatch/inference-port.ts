@@ -60,7 +60,7 @@ export interface InferenceDispatch {
   /**
    * Chooses a replica, queueing while none has room, and resolves when the first event is there, so
    * that a refusal still has its HTTP status. Until the last event another replica takes over from a
-   * lost one; only where the engine does not tell its tokens an answer fails then. Rejects with an
+   * lost one; only of an engine that sends no ids of tokens an answer fails then. Rejects with an
    * AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
    * `deadline_exceeded`, `cancelled`, or the engine's refusal.
    */

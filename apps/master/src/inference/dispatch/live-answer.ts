@@ -26,7 +26,7 @@ export interface AnswerFrame {
    * Finds a replica for the rest after a failure. Undefined where no other try may help; rejects
    * where none takes it.
    */
-  readonly goOn: (
+  readonly proceed: (
     lost: ReadyReplica,
     failure: EngineFailure,
     rest: EngineRequest,
@@ -59,7 +59,7 @@ export class LiveAnswer implements InferenceAnswer, AsyncIterator<EngineEvent> {
       const value = await this.#read();
       if (value === undefined) return { value, done: true };
       if (value.type === "failed") {
-        const failure = await this.#goOn(value.error);
+        const failure = await this.#proceed(value.error);
         if (failure) return { value: { ...value, error: failure }, done: false };
       } else if (this.#record.take(value)) {
         return { value, done: false };
@@ -88,11 +88,11 @@ export class LiveAnswer implements InferenceAnswer, AsyncIterator<EngineEvent> {
   }
 
   /** Continues on another replica; else gives the failure that ends the answer. */
-  async #goOn(failure: EngineFailure): Promise<EngineFailure | undefined> {
+  async #proceed(failure: EngineFailure): Promise<EngineFailure | undefined> {
     const rest = lostCodes.has(failure.code) ? this.#record.rest : undefined;
     if (!rest) return failure;
     try {
-      const begun = await this.#frame.goOn(this.#begun.replica, failure, rest);
+      const begun = await this.#frame.proceed(this.#begun.replica, failure, rest);
       if (!begun) return failure;
       this.#begun = begun;
       this.#pending = begun.first;

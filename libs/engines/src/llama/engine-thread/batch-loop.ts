@@ -182,11 +182,11 @@ export class BatchLoop {
     for (const sequence of admitWaiting(this.#queue, this.#cache, nowMs)) {
       this.#loadChanged = true;
       // Only the first choice's first admission starts the request and counts its prompt.
-      const { leads, promptLength } = sequence;
-      if (sequence.started || (!leads && sequence.embedding === undefined)) continue;
+      const { isFirst, promptLength } = sequence;
+      if (sequence.started || (!isFirst && sequence.embedding === undefined)) continue;
       sequence.started = true;
       this.#totals.prompt += promptLength;
-      if (!leads) continue;
+      if (!isFirst) continue;
       // The tokens of an answer that is continued may be cached too.
       const cachedTokens = Math.min(sequence.computed, promptLength);
       this.#totals.cached += cachedTokens;

@@ -51,7 +51,7 @@ function beginText(
   { model, grammars, scratch }: TextParts,
   request: ThreadSubmit,
   { choice, adapter, nowMs }: Beginning,
-  leads: boolean,
+  isFirst: boolean,
 ): TextSequence {
   const { sampling, prompt, sent } = request;
   const tokens = new TokenList(prompt, (sent?.[choice]?.length ?? 0) + SPARE_TOKENS);
@@ -61,7 +61,7 @@ function beginText(
   return {
     ...waitingState(request, choice, tokens, nowMs, {
       adapter,
-      leads,
+      isFirst,
       promptLength: prompt.length,
     }),
     request,

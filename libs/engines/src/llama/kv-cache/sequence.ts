@@ -33,7 +33,7 @@ export interface EmbeddedSequence extends SequenceState {
 interface SequenceState {
   readonly handle: number;
   /** Whether it is the first of its request: its admission starts that. */
-  readonly leads: boolean;
+  readonly isFirst: boolean;
   readonly fairKey: string;
   readonly priority: number;
   /** Its priority at its admission, with what it had waited: those that outrank it may preempt it. */
@@ -90,12 +90,12 @@ export function waitingState(
   index: number,
   tokens: TokenList,
   arrivedMs: number,
-  { adapter = 0, leads = index === 0, promptLength = tokens.length } = {},
+  { adapter = 0, isFirst = index === 0, promptLength = tokens.length } = {},
 ) {
   const { firstHandle, fairKey, priority } = request;
   return {
     handle: firstHandle + index,
-    leads,
+    isFirst,
     fairKey,
     priority,
     rank: priority,

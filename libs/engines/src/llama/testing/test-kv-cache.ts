@@ -102,7 +102,7 @@ export function testSequence(prompt: Int32Array): TextSequence {
   return {
     ...inert,
     handle: 0,
-    leads: true,
+    isFirst: true,
     fairKey: "test",
     priority: 0,
     rank: 0,
