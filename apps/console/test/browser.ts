@@ -21,6 +21,9 @@ const PATIENCE_MS = 50_000;
 /** A sign-in with a provider is 28 exchanges, one after the other: 10 s with a fifth of a core. */
 const SIGN_IN_MS = 100_000;
 const SAID_CHARS = 4_000;
+const NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED";
+/** In the texts of errors after which a page asks again. */
+const PASSING = ["status of 503", NETWORK_CHANGED];
 const PROGRAMS = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /** The browser of this machine; HEDDLE_CHROMIUM names another. */
@@ -33,7 +36,10 @@ export const NEEDS_CHROMIUM = CHROMIUM ? "" : " (skipped: no Chromium; apt-get i
 /** `heddle up` with the tiny model, and a browser that opens its console. */
 export class ConsoleRig {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-console-"));
-  /** Errors that pages have logged or thrown; not those of masters without a leader (503), who are asked again. */
+  /**
+   * Errors that pages have logged or thrown; not those of masters without a leader (503), who are
+   * asked again, and not those of this machine's network, to which other tests add interfaces.
+   */
   readonly errors: string[] = [];
   /** Writes the `--auth-file` of a cluster at that address. */
   authFileOf: ((url: string) => string) | undefined;
@@ -143,11 +149,14 @@ export class ConsoleRig {
     page.setDefaultTimeout(PATIENCE_MS);
     page.on("console", (message) => {
       const text = message.text();
-      if (message.type() !== "error" || text.includes("status of 503")) return;
+      if (message.type() !== "error" || PASSING.some((reason) => text.includes(reason))) return;
       this.errors.push(`${message.location().url}: ${text}`);
     });
     page.on("pageerror", ({ message }) => this.errors.push(message));
-    await page.goto(url);
+    await page.goto(url).catch((error: Error) => {
+      if (!error.message.includes(NETWORK_CHANGED)) throw error;
+      return page.goto(url);
+    });
     return page;
   }
 
