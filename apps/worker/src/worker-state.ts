@@ -44,6 +44,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
     this.#executors.onOpen(() => {
       void this.#tasks.sweep().finally(() => this.#node.registerAgain());
     });
+    this.#tasks.disk.onChange(() => this.#node.registerAgain());
     this.#onGpuFault();
   }
 
@@ -70,7 +71,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       taints: [...taints],
       rack,
       fabric,
-      executors: names,
+      executors: this.#fault === "" ? names : [],
       algorithms,
       environments,
       algorithmSchemas: schemas,
@@ -87,7 +88,12 @@ export class WorkerState implements ReportedState, OnModuleInit {
       replicas: this.#replicas.statuses(master).map(encodeReplica),
       tasks: this.#tasks.progress(),
       refusesLeader: this.#sessions.refusal,
-      executorFault: this.#executors.fault,
+      executorFault: this.#fault,
     };
+  }
+
+  /** Why no task can run here now; empty where they can. */
+  get #fault(): string {
+    return this.#executors.fault || this.#tasks.disk.reason;
   }
 }

@@ -219,8 +219,13 @@ export class LeaderSession {
 
   async start(spec: Partial<TaskSpec>, task: TaskId = taskId(), devices: number[] = []) {
     await this.lease(spec, task, devices);
-    this.send({ start: { task, peers: [this.status(task)?.rendezvous ?? ""] } });
+    this.begin(task);
     await this.reaches("running", task);
+  }
+
+  /** Starts a task that is leased. */
+  begin(task: TaskId = taskId()): void {
+    this.send({ start: { task, peers: [this.status(task)?.rendezvous ?? ""] } });
   }
 
   status(task: TaskId = taskId()): TaskStatus__Output | undefined {

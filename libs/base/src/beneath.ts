@@ -169,12 +169,18 @@ export function replaceFileBeneath(
     await unlink(draft).catch(unless("ENOENT"));
     const file = await open(draft, "wx", 0o600);
     try {
-      await file.writeFile(content);
-      await file.datasync();
-    } finally {
-      await file.close();
+      try {
+        await file.writeFile(content);
+        await file.datasync();
+      } finally {
+        await file.close();
+      }
+      await rename(draft, entry);
+    } catch (error) {
+      // What is there of it would keep a full disk full.
+      await unlink(draft).catch(() => undefined);
+      throw error;
     }
-    await rename(draft, entry);
   });
 }
 

@@ -103,12 +103,16 @@ export class TaskStreams {
     };
   }
 
-  /** Later output of the task does not count. */
-  async seal(): Promise<void> {
+  /**
+   * Later output of the task does not count. Resolves with whether the disk has had room for the
+   * output, or for a mark where a part of it is lost.
+   */
+  async seal(): Promise<boolean> {
     this.#sealed = true;
-    await this.#turns.run(async () => {
+    return this.#turns.run(async () => {
       await this.#mark();
       await Promise.all(TASK_STREAMS.map((name) => this.#kept(this.logs[name].finish())));
+      return !this.#isUnmarked;
     });
   }
 

@@ -17,6 +17,7 @@ import { keyOf, type TaskPlan } from "../records/task-plan.ts";
 import type { CheckpointCopies } from "./checkpoints/checkpoint-copies.ts";
 import { CheckpointFolders } from "./checkpoints/checkpoint-folders.ts";
 import { CheckpointLedger } from "./checkpoints/checkpoint-ledger.ts";
+import { DiskFault } from "./disk-fault.ts";
 import { type GangPlaces, LaunchError } from "./executors/executor.ts";
 import type { ExitVerdict } from "./executors/exit-reason.ts";
 import { ProcessScan } from "./executors/process-scan.ts";
@@ -85,6 +86,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
   readonly #listeners = new Set<(task: Task | TaskStatus, what: TaskChange) => void>();
   /** The checkpoints of jobs without a task here. */
   readonly checkpoints: CheckpointFolders;
+  readonly disk: DiskFault;
   readonly #onRemovalFault = (error: unknown) => {
     const { message } = toAppError(error);
     this.#node.log.warn({ error: message }, "what a task has left could not be removed");
@@ -107,6 +109,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     this.#executors = executors;
     this.#lease = lease;
     this.#artifacts = artifacts;
+    this.disk = new DiskFault(places.root, node.log);
     const runs = (jobId: string) =>
       [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
     const onOver = async (jobId: string) => places.copies?.dropJob(jobId);
@@ -139,6 +142,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
   /** Sockets of processes that were killed with this worker: none may start here again. */
   async onModuleDestroy(): Promise<void> {
     clearInterval(this.#upkeep);
+    this.disk.close();
     await removeStaleSockets();
     process.off("exit", this.#onExit);
   }
@@ -205,6 +209,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       );
       this.#changed(task, "phase");
     } catch (error) {
+      this.disk.note(error);
       const text = error instanceof Error ? error.message : String(error);
       const message = `the worker ${this.#node.name} could not take it: ${text}`;
       const reason = error instanceof LaunchError ? error.reason : "NodeLost";
@@ -404,7 +409,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
       launches: this.#launches,
       lease: this.#lease,
       checkpoints: new CheckpointLedger(checkpointRoot, plan.id, keep, { claim, copies }),
-      files: { artifacts: this.#artifacts, inputs: this.#places.inputs },
+      files: { artifacts: this.#artifacts, inputs: this.#places.inputs, disk: this.disk },
       watchMs: () => Math.max(WATCH_MS, this.#tasks.size * WATCH_EACH_MS),
       onChange: (what) => {
         if (what === "phase") this.#onPhase(task);

@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { toAppError } from "@heddle/base/errors";
@@ -20,15 +19,14 @@ import {
   NO_PLACES,
   type TaskEnd,
   type TaskHandle,
-  type TaskLaunch,
 } from "./executors/executor.ts";
 import { type ExitVerdict, exitReason, startVerdict } from "./executors/exit-reason.ts";
 import { OutputHold } from "./executors/output-hold.ts";
 import type { ProcessScan } from "./executors/process-scan.ts";
-import { taskEnvironment } from "./executors/task-environment.ts";
-import { bringInputs, withInputs } from "./inputs/task-inputs.ts";
+import { bringInputs } from "./inputs/task-inputs.ts";
 import { PortReservation } from "./port-reservation.ts";
 import type { TaskContext } from "./task-context.ts";
+import { taskLaunch } from "./task-launch.ts";
 import { TaskSpan } from "./task-span.ts";
 import { TaskWatch } from "./task-watch.ts";
 
@@ -41,6 +39,11 @@ const LEAVE_SHARE = 0.2;
 const MIN_LEAVE_MS = 1_000;
 /** How long an ended task waits for the second copy of its last checkpoint. */
 const MAX_COPY_MS = 60_000;
+
+const OUTPUT_LOST: ExitVerdict = {
+  reason: "NodeLost",
+  message: "the disk of its worker is full: its output is lost",
+};
 
 /** One task on this worker, from its lease to its end. */
 export class Task {
@@ -149,7 +152,9 @@ export class Task {
     const { executor } = this.#context;
     const known = memory.handle;
     const handle =
-      known === undefined ? undefined : await executor.adopt(await this.#launch(NO_PLACES), known);
+      known === undefined
+        ? undefined
+        : await executor.adopt(taskLaunch(this, this.#context, NO_PLACES), known);
     if (!handle) {
       this.#verdict = { reason: "NodeLost", message: "its worker was restarted before it ran" };
       return this.#onEnd({});
@@ -232,7 +237,7 @@ export class Task {
     this.#startedUnixMs = Date.now();
     this.#hidden = new HiddenValues(Object.values(places.secretVariables));
     try {
-      const launch = await this.#launch(places);
+      const launch = taskLaunch(this, this.#context, places);
       await this.#context.checkpoints.restore(this.plan.spec.resumeFrom);
       this.#skipped = await bringInputs(this.plan, this.directory, files.inputs, signal);
       if (this.#skipped !== undefined) return await this.#onEnd({ exitCode: 0 });
@@ -246,60 +251,16 @@ export class Task {
       await executor.abandon?.(this.plan);
       if (signal.aborted) return await this.#onEnd({});
       if (!(error instanceof LaunchError)) this.#onFault(error);
-      this.#verdict = startVerdict(error);
+      this.#verdict = startVerdict(error, this.#context.files.disk.note(error));
       return await this.#onEnd({});
     }
-    await this.#remember();
-    if (this.#stop) void this.#leave().catch(this.#onFault);
-    else this.#setPhase("running");
-    await this.#follow(this.#handle);
-  }
-
-  async #launch(places: GangPlaces): Promise<TaskLaunch> {
-    const { node, checkpoints } = this.#context;
-    const checkpointDirectory = checkpoints.directory;
-    const { directory, plan } = this;
-    const environment = taskEnvironment({
-      plan,
-      nodeName: node.name,
-      peers: places.peers,
-      checkpointDirectory,
-      progressFile: directory.progress,
-      artifactDirectory: directory.artifacts,
-      configFile: directory.config,
-      gpus: node.gpus(),
-      own: process.env,
-      secretVariables: places.secretVariables,
-      trace: this.span.environment,
-    });
-    return {
-      plan,
-      root: directory.root,
-      jobId: plan.id.jobId,
-      checkpointDirectory,
-      directory: directory.path,
-      workingDirectory: resolve(directory.work, plan.spec.workingDirectory),
-      secretVariables: places.secretVariables,
-      environment: withInputs(environment, plan, directory.inputs),
-      stdout: directory.stream("stdout"),
-      stderr: directory.stream("stderr"),
-      mounts: [
-        ...[directory.work, directory.artifacts, directory.progress, checkpointDirectory].map(
-          (path) => ({ path, isReadOnly: false }),
-        ),
-        ...(plan.spec.algorithm === "" ? [] : [{ path: directory.config, isReadOnly: true }]),
-      ],
-      parameterServers: places.parameterServers,
-      readyServers: places.readyServers,
-      jobToken: places.jobToken,
-      ticket: places.ticket,
-      nodes: places.nodes,
-    };
+    await this.#follow(this.#handle, true);
   }
 
   /** Watches the task until it has ended, and then reports how. */
-  async #follow(handle: TaskHandle): Promise<void> {
+  async #follow(handle: TaskHandle, isNew = false): Promise<void> {
     try {
+      if (isNew) await this.#onStarted();
       const end = await this.#watch(handle);
       await this.#observe();
       if (!this.#context.lease.isLive) this.fence("it ended after the lease had expired");
@@ -312,11 +273,21 @@ export class Task {
     }
   }
 
-  /** A task that cannot be watched would hang forever: it is killed, and its end is reported. */
+  async #onStarted(): Promise<void> {
+    await this.#remember();
+    if (this.#stop) void this.#leave().catch(this.#onFault);
+    else this.#setPhase("running");
+  }
+
+  /**
+   * A task that is not recorded or cannot be watched would hang forever: it is killed, and its end
+   * is reported.
+   */
   async #onUnwatched(handle: TaskHandle, error: unknown): Promise<void> {
     this.#onFault(error);
+    const reason = this.#context.files.disk.note(error) ? "NodeLost" : "Internal";
     const message = `its worker could not watch it any more, and killed it: ${toAppError(error).message}`;
-    this.#verdict ??= { reason: "Internal", message };
+    this.#verdict ??= { reason, message };
     await handle.kill();
     await this.#onEnd(await handle.exited);
   }
@@ -424,7 +395,8 @@ export class Task {
     const onFault = this.#onFault;
     await this.#port?.release();
     // An error with its files must not hide the end from the masters.
-    await this.streams.seal().catch(onFault);
+    const isOutputKept = await this.streams.seal().catch(onFault);
+    if (isOutputKept === false && !asked) this.#verdict ??= OUTPUT_LOST;
     const isDone = end.exitCode === 0 && !asked && !this.#verdict;
     const artifacts = isDone ? await this.#keepArtifacts() : [];
     const verdict = this.#verdict;

@@ -88,9 +88,8 @@ export class WorkerExecutors {
     return [...this.#byName.values()];
   }
 
-  /** The executors that this worker reports to the masters: none while they fail. */
   get names(): string[] {
-    return this.fault === "" ? [...this.#byName.keys()] : [];
+    return [...this.#byName.keys()];
   }
 
   /** Why no task can run now; empty where they can. */

@@ -89,7 +89,9 @@ const workerSchema = z
     executor_fault: z
       .string()
       .nullable()
-      .describe("Why a worker takes no tasks now: its executor fails, and is asked again."),
+      .describe(
+        "Why a worker takes no tasks now: its executor fails or its disk is full, which is tried again.",
+      ),
     attached_at: time.nullable(),
     last_seen_at: time.nullable(),
     cpu_percent: z.number().nullable(),

@@ -13,8 +13,9 @@ export interface ExitVerdict {
 }
 
 /** Why a task could not be started. */
-export function startVerdict(error: unknown): ExitVerdict {
-  const reason = error instanceof LaunchError ? error.reason : "Internal";
+export function startVerdict(error: unknown, isDiskFault = false): ExitVerdict {
+  const own = isDiskFault ? "NodeLost" : "Internal";
+  const reason = error instanceof LaunchError ? error.reason : own;
   return { reason, message: toAppError(error).message };
 }
 

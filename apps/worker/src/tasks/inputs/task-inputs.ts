@@ -14,6 +14,7 @@ import type { ArtifactStore } from "../../artifacts/artifact-store.ts";
 import type { PullAccess } from "../../artifacts/object-source.ts";
 import type { TaskDirectory } from "../../records/task-directory.ts";
 import type { TaskPlan } from "../../records/task-plan.ts";
+import type { DiskFault } from "../disk-fault.ts";
 import { LaunchError } from "../executors/executor.ts";
 
 const RUN_AGAIN =
@@ -30,6 +31,8 @@ export interface InputSources extends PullAccess {
 export interface TaskFiles {
   readonly artifacts: ArtifactStore;
   readonly inputs: InputSources;
+  /** Whether they can be written. */
+  readonly disk: DiskFault;
 }
 
 /** The environment of a program with inputs. */
