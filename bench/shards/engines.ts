@@ -69,19 +69,28 @@ export class BenchEngine {
     return new BenchEngine(engine, stages, take);
   }
 
-  /** Tokens a second while as many answers of `steps` tokens are generated at once. */
+  /**
+   * Tokens a second while as many answers of `steps` tokens are generated at once: from when each has
+   * its first token, so that prompts do not count, as they do not for the others.
+   */
   async rate(sequences: number, steps: number): Promise<number> {
     const left = new Set<number>();
+    const begun = new Set<number>();
+    let tokens = 0;
+    let beganMs = 0;
     const done = new Promise<void>((resolve, reject) => {
       this.#take.onEvents = (events) => {
         for (const event of events) {
           if (event.type === "failed") reject(new Error(event.error.message));
           if (event.type === "done") left.delete(event.id);
+          if (event.type !== "delta") continue;
+          if (beganMs > 0) tokens += event.tokens;
+          begun.add(event.id);
         }
+        if (beganMs === 0 && begun.size === sequences) beganMs = performance.now();
         if (left.size === 0) resolve();
       };
     });
-    const beganMs = performance.now();
     for (let i = 0; i < sequences; i++) {
       const id = this.#nextId++;
       left.add(id);
@@ -108,7 +117,7 @@ export class BenchEngine {
       );
     }
     await done;
-    return (sequences * steps * 1_000) / (performance.now() - beganMs);
+    return (tokens * 1_000) / (performance.now() - beganMs);
   }
 
   async close(): Promise<void> {

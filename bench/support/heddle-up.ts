@@ -10,6 +10,8 @@ import type { WatchedProcess } from "./process-sampler.ts";
 /** A whole local cluster of real processes, as a user starts it. */
 export interface RunningHeddle {
   readonly api: HeddleApi;
+  /** Of every master, as `http://127.0.0.1:8080`. */
+  readonly endpoints: readonly string[];
   readonly dataDirectory: string;
   /** The master, the worker and every engine process, as they are now. */
   processes(): readonly WatchedProcess[];
@@ -18,11 +20,17 @@ export interface RunningHeddle {
 
 const program = join(repositoryRoot, "apps/cli/dist/main.js");
 
-/** Runs `heddle up` with its own data directory and waits until its self-check has passed. */
-export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle> {
-  if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
+export function newDataDirectory(): string {
   mkdirSync(join(benchFolder, "data"), { recursive: true });
-  const dataDirectory = mkdtempSync(join(benchFolder, "data/up-"));
+  return mkdtempSync(join(benchFolder, "data/up-"));
+}
+
+/** Runs `heddle up` with its own data directory and waits until its self-check has passed. */
+export async function heddleUp(
+  flags: readonly string[],
+  dataDirectory = newDataDirectory(),
+): Promise<RunningHeddle> {
+  if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
   const port = await freeOriginPort();
   const child = new Child({
     name: "heddle up",
@@ -35,6 +43,7 @@ export async function heddleUp(flags: readonly string[]): Promise<RunningHeddle>
   const { endpoint, api_key } = JSON.parse(credentials) as { endpoint: string; api_key: string };
   return {
     api: new HeddleApi(endpoint, api_key),
+    endpoints: child.lines.flatMap((line) => /(http\S+)\/api\/v1/.exec(line)?.[1] ?? []),
     dataDirectory,
     processes: () => processTree(child.pid).map((pid) => ({ pid, role: roleOf(pid, child.pid) })),
     stop: () => child.stop(),
@@ -52,9 +61,10 @@ export async function serveTinyModel({ api }: RunningHeddle): Promise<string> {
   return id;
 }
 
-/** The role of a process of the cluster, from its program. */
+/** The role of a process of the cluster, from its program; `task` of all that jobs run. */
 function roleOf(pid: number, root: number): string {
   if (pid === root) return "heddle up";
   const script = commandLine(pid).find((argument) => /\.(js|ts|mjs)$/.test(argument)) ?? "";
-  return /apps\/([a-z-]+)\/dist\/main\.js$/.exec(script)?.[1] ?? "engine";
+  if (/\/engine-process\.js$/.test(script)) return "engine";
+  return /apps\/([a-z-]+)\/dist\/main\.js$/.exec(script)?.[1] ?? "task";
 }

@@ -19,8 +19,13 @@ export interface ProcessTrend extends WatchedProcess {
   readonly flat: boolean;
 }
 
-interface TimedSample extends ProcessSample {
+export interface TimedSample extends ProcessSample {
   readonly atMs: number;
+}
+
+/** All samples of a process. */
+export interface ProcessSeries extends WatchedProcess {
+  readonly samples: readonly TimedSample[];
 }
 
 const mebibyte = 2 ** 20;
@@ -51,8 +56,12 @@ export class ProcessSampler {
     this.#timer = undefined;
   }
 
+  series(): readonly ProcessSeries[] {
+    return [...this.#series].map(([pid, { role, samples }]) => ({ pid, role, samples }));
+  }
+
   trends(): readonly ProcessTrend[] {
-    return [...this.#series].map(([pid, { role, samples }]) => trend({ pid, role }, samples));
+    return this.series().map(({ samples, ...watched }) => trend(watched, samples));
   }
 
   #take(): void {
