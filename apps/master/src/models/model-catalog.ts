@@ -121,7 +121,8 @@ export class ModelCatalog {
     const failures = failedReplicas(this.#control.state, model.deployment);
     const { lineage } = model;
     const showsLineage = lineage !== undefined && seesJobsOf(key, lineage.project);
-    const held = { waitsFor: this.#waitsFor, failures, showsLineage };
+    const nameOf = (node: string) => this.#control.state.nodes.get(node)?.offer.name ?? node;
+    const held = { waitsFor: this.#waitsFor, failures, nameOf, showsLineage };
     return viewModel(model, deployment, nodes, held);
   }
 }

@@ -9,6 +9,7 @@ import type {
   ModelRecord,
 } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
+import { type StageWorkers, silentStage } from "../nodes/replicas/silent-stage.ts";
 import { undividedReason } from "../nodes/replicas/staged-replica.ts";
 
 type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
@@ -18,6 +19,8 @@ interface HeldBack {
   readonly waitsFor: (deployment: string) => readonly string[];
   /** Replicas that failed permanently. */
   readonly failures: readonly ReplicaRecord[];
+  /** As people know a node. */
+  readonly nameOf: (node: string) => string;
 }
 
 /** Whether the caller may know of the job that has trained the model. */
@@ -27,14 +30,20 @@ export function viewModel(
   model: ModelRecord,
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
-  { waitsFor, failures, showsLineage }: HeldBack & ShowsLineage,
+  { waitsFor, failures, nameOf, showsLineage }: HeldBack & ShowsLineage,
 ): Model {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
       .filter(({ deployment }) => deployment === model.deployment)
       .map((replica) => ({ id, replica })),
   );
-  const replicas = held.map(({ id, replica }) => viewReplica(id, replica, nodes));
+  const workers = stageWorkers(nodes, nameOf);
+  const replicas = held.map(({ id, replica }) => {
+    const shown = viewReplica(id, replica, nodes);
+    const silent = replica.stage && silentStage(replica.stage, workers);
+    const isStopped = silent && (shown.phase === "ready" || shown.phase === "loading");
+    return isStopped ? { ...shown, phase: "loading" as const, message: silent.message } : shown;
+  });
   const weights = deployment?.spec.weights;
   return {
     id: model.id,
@@ -117,6 +126,11 @@ export function servedContextTokens(replicas: readonly ReplicaStatus[]): number 
     smallest = Math.min(smallest ?? info.contextTokens, info.contextTokens);
   }
   return smallest;
+}
+
+function stageWorkers(nodes: readonly NodeView[], nameOf: HeldBack["nameOf"]): StageWorkers {
+  const reports = (id: string) => nodes.some((node) => node.id === id && node.state !== "suspect");
+  return { reports, nameOf };
 }
 
 /** `nodes` have the other stages of a divided model; without them its own one is shown alone. */

@@ -118,6 +118,12 @@ export class NodeRegistry implements NodeDirectory {
     return [...this.#nodes.values()].map(({ node }) => node.view(offsetMs));
   }
 
+  /** Whether the node is a worker with recent heartbeats. */
+  reports(nodeId: string): boolean {
+    const found = this.#nodes.get(nodeId);
+    return found !== undefined && isLive(found.node);
+  }
+
   silentMs(nodeId: string): number {
     const attached = this.#nodes.get(nodeId)?.node.lastSeenMs;
     const lastSeenMs = attached ?? this.#lastSeenMs.get(nodeId) ?? this.#startedAtMs;

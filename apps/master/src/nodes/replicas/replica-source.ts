@@ -1,11 +1,20 @@
+import { systemClock } from "@heddle/base/clock";
 import { ERROR_TABLE } from "@heddle/base/errors";
-import type { ReplicaStatus } from "@heddle/contracts/engine";
+import type { EngineEvent, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import type { AttachedNode } from "../attached-node.ts";
 import { leaving } from "../leaving.ts";
 import { loadBlockers } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 import type { Outlook, ReadyReplica, ReplicaSource } from "./ready-replica.ts";
+import { silentStage } from "./silent-stage.ts";
+
+/** How often a call of a divided model looks whether all its workers report. */
+const LOOK_MS = 1_000;
+/** Before its deadline: two looks. */
+const LAST_LOOK_MS = 2_000;
+/** A worker that restarts, or one that takes its place, is there sooner. */
+const MAX_SILENCE_MS = 20_000;
 
 /** Dispatch's view of the attached nodes and the desired deployments. */
 export class RegistryReplicas implements ReplicaSource {
@@ -21,8 +30,8 @@ export class RegistryReplicas implements ReplicaSource {
     const found: ReadyReplica[] = [];
     const draining: ReadyReplica[] = [];
     for (const node of this.#registry.holders(deployment).live) {
-      const how = leaving(this.#control.state, node.id);
-      const replica = how === "drained" ? undefined : readyReplica(node, deployment);
+      const how = this.#leaving(node, deployment);
+      const replica = how === "drained" ? undefined : this.#readyReplica(node, deployment);
       if (replica) (how === "draining" ? draining : found).push(replica);
     }
     return found.length > 0 ? found : draining;
@@ -41,12 +50,17 @@ export class RegistryReplicas implements ReplicaSource {
     }
     const { scaling, replicas } = this.#control.state.deployments.get(deployment) ?? {};
     const { live: holders, silent } = this.#registry.holders(deployment);
-    const live = holders.filter(({ id }) => leaving(this.#control.state, id) !== "drained");
+    const live = holders.filter((node) => this.#leaving(node, deployment) !== "drained");
     if (silent[0]) {
       const message = `worker ${silent[0].id}, which runs ${deployment}, does not report`;
       return { known: true, loading: true, message };
     }
     const states = live.map((node) => node.replica(deployment));
+    const silentPart = live.map((node) => this.#silentStage(node, deployment)).find(Boolean);
+    if (silentPart) {
+      const loading = this.#registry.silentMs(silentPart.node) < MAX_SILENCE_MS;
+      return { known: true, loading, message: silentPart.message };
+    }
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
     if (coming) {
       const { phase, pulledBytes, totalBytes } = coming;
@@ -84,6 +98,55 @@ export class RegistryReplicas implements ReplicaSource {
     const misfit = this.#registry.divisionFailures.get(deployment);
     const message = misfit ?? blocker ?? `${deployment} is about to be placed`;
     return { known: true, loading: true, message };
+  }
+
+  /** The last stage of a model serves on a drained worker too, until another one has it or the time is up. */
+  #leaving(node: AttachedNode, deployment: string): ReturnType<typeof leaving> {
+    const { state } = this.#control;
+    const how = leaving(state, node.id);
+    if (how !== "drained" || !node.replica(deployment)?.stage) return how;
+    const byMs = state.nodes.get(node.id)?.drainByMs ?? 0;
+    return systemClock.wallMs() < byMs ? "draining" : how;
+  }
+
+  #silentStage(node: AttachedNode, deployment: string): ReturnType<typeof silentStage> {
+    const stage = node.replica(deployment)?.stage;
+    const { state } = this.#control;
+    return (
+      stage &&
+      silentStage(stage, {
+        reports: (id) => this.#registry.reports(id),
+        nameOf: (id) => state.nodes.get(id)?.offer.name ?? id,
+      })
+    );
+  }
+
+  #readyReplica(node: AttachedNode, deployment: string): ReadyReplica | undefined {
+    const ready = this.#silentStage(node, deployment) ? undefined : readyReplica(node, deployment);
+    if (!ready || !node.replica(deployment)?.stage) return ready;
+    return { ...ready, start: (...asked) => this.#startStaged(node, asked) };
+  }
+
+  /** A call that waits for a worker which does not report ends before its deadline, with the reason. */
+  #startStaged(
+    node: AttachedNode,
+    [call, deadlineMs, signal]: Parameters<ReadyReplica["start"]>,
+  ): AsyncIterable<EngineEvent> {
+    const link = node.link!;
+    const started = link.start(call, deadlineMs, signal);
+    const beganMs = systemClock.monotonicMs();
+    const timer = setInterval(() => {
+      if (started.ended) clearInterval(timer);
+      const silent = this.#silentStage(node, call.deployment);
+      if (started.ended || !silent) return;
+      const isLate =
+        deadlineMs > 0 && systemClock.monotonicMs() >= beganMs + deadlineMs - LAST_LOOK_MS;
+      if (!isLate && this.#registry.silentMs(silent.node) < MAX_SILENCE_MS) return;
+      started.fail({ code: isLate ? "deadline_exceeded" : "worker_lost", message: silent.message });
+      link.cancel(started.id);
+    }, LOOK_MS);
+    timer.unref();
+    return started;
   }
 
   onChange(listener: () => void): () => void {

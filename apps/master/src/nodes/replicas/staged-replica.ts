@@ -45,6 +45,14 @@ export interface StagedReplica {
   /** In order; the node of the last one takes the requests. */
   readonly parts: readonly StagePart[];
   readonly shared: SharedByStages;
+  /** One whose last stage's worker leaves: it serves until this one is ready. */
+  readonly before?: LeavingReplica | undefined;
+}
+
+interface LeavingReplica {
+  readonly replica: StagedReplica;
+  /** Workers have the memory for stages of both; else the stages of one go before the others come. */
+  readonly overlaps: boolean;
 }
 
 /** The key of a stage that is not the last, on its worker. No deployment has a `#` in its own. */
@@ -64,8 +72,41 @@ interface PlacedStage {
   readonly spec: LlamaDeployment;
 }
 
-/** What each worker of the replica is to load. */
+/** The node that takes a replica's requests. */
+export function lastNode({ parts }: StagedReplica): string {
+  return parts.at(-1)!.node;
+}
+
+/** What serves until the replica is ready, as long as its last stage is there. */
+export function takesPlaceOf(
+  { of, before }: StagedReplica,
+  workers: ReadonlyMap<string, StageNode>,
+): LeavingReplica | undefined {
+  const last = before && workers.get(lastNode(before.replica))?.node.replica(of.key);
+  return last && last.phase !== "failed" ? before : undefined;
+}
+
+/**
+ * What each worker of the replica is to load, and of the one before it: that one's last stage until this
+ * one is ready, the others until its calls have ended and it is unloaded.
+ */
 export function placedStages(
+  replica: StagedReplica,
+  workers: ReadonlyMap<string, StageNode>,
+): readonly PlacedStage[] {
+  const own = stagesOf(replica, workers);
+  const before = takesPlaceOf(replica, workers);
+  if (!before) return own;
+  const old = stagesOf(before.replica, workers);
+  const used = new Set(old.map(({ node }) => node));
+  const { key } = replica.of;
+  const isReady = workers.get(lastNode(replica))?.node.replica(key)?.phase === "ready";
+  const next = before.overlaps ? own : own.filter(({ node }) => !used.has(node));
+  const left = before.overlaps && !isReady ? old : old.filter((stage) => stage.key !== key);
+  return [...next, ...left];
+}
+
+function stagesOf(
   { of, parts, shared }: StagedReplica,
   workers: ReadonlyMap<string, StageNode>,
 ): readonly PlacedStage[] {

@@ -1,4 +1,4 @@
-// holds: shard-workers, shard-mixed
+// holds: shard-workers, shard-mixed, shard-drain
 
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
@@ -228,7 +228,81 @@ test("staged replicas: one that drains serves until the other worker is ready", 
   expect(last.stage?.peers.map(({ address }) => address)).toEqual(["d:1", "b:1"]);
 });
 
-test("staged replicas: without the last worker, or another file, all is planned again", async () => {
+/** Workers with the memory for so much more than their stage, of which the last one is drained. */
+async function drainedBench(memoryBytes: number): Promise<Bench> {
+  const bench = new Bench();
+  for (const name of ["a", "b", "c", "d"]) bench.add(name, undefined, memoryBytes);
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  bench.load(await bench.places());
+  bench.add("c", "drained", memoryBytes);
+  return bench;
+}
+
+test("staged replicas: the last worker serves on until another has its stage", async () => {
+  const bench = await drainedBench(800);
+  const both = await bench.places();
+  const old = ["m#c/0 a", "m#c/1 b"];
+  const next = ["m#d/0 a", "m#d/1 b"];
+  expect(nodesOf(both)).toEqual(["m c", "m d", ...old, ...next]);
+  expect(bench.actions).toEqual(["load d"]);
+  // A new leader finds both.
+  bench.load(both);
+  const leader = bench.leader();
+  expect(nodesOf(await bench.places(leader))).toEqual(["m d", ...old, ...next]);
+  expect(nodesOf(await bench.places())).toEqual(["m d", ...old, ...next]);
+  // The controller waits with it until its calls have ended.
+  expect(bench.actions).toEqual(["unload c"]);
+  bench.unload("c");
+  expect(nodesOf(await bench.places())).toEqual(["m d", ...next]);
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: without memory for two stages the last one's calls end first", async () => {
+  const bench = await drainedBench(799);
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(["m d", "m#c/0 a", "m#c/1 b"]);
+  expect(bench.actions).toEqual(["unload c", "load d"]);
+  bench.unload("c");
+  expect(nodesOf(await bench.places())).toEqual(["m d", "m#d/0 a", "m#d/1 b"]);
+  expect(bench.plans).toBe(1);
+});
+
+test("staged replicas: the drained last one returns where the next is lost", async () => {
+  const bench = await drainedBench(800);
+  expect(nodesOf(await bench.places())).toContain("m d");
+  bench.workers.delete("d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+});
+
+test("staged replicas: a stage that is gone may return until all is planned again", async () => {
+  const bench = new Bench("a", "b");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.load(before);
+  bench.workers.delete("a");
+  await bench.places();
+  bench.nowMs += 3 * LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(nodesOf(before));
+  expect(bench.staged.failures().get("m")).toMatch(/1 workers are there/);
+  bench.add("a");
+  expect(await bench.places()).toEqual(before);
+  expect(bench.staged.failures().size).toBe(0);
+  bench.workers.delete("a");
+  await bench.places();
+  bench.add("e");
+  bench.add("f");
+  bench.nowMs += 3 * LATER_MS;
+  await bench.places();
+  bench.nowMs += 3 * LATER_MS;
+  expect(nodesOf(await bench.places())).not.toContain("m#b/0 a");
+});
+
+test("staged replicas: without the last worker, or another file, none has its stages", async () => {
   const bench = new Bench("a", "b", "c", "d");
   await bench.places();
   bench.nowMs += LATER_MS;
@@ -239,7 +313,7 @@ test("staged replicas: without the last worker, or another file, all is planned 
   expect(nodesOf(await bench.places())).toEqual(["m d", "m#d/0 a", "m#d/1 b"]);
   bench.spec = { ...SPEC, weights: { ...SPEC.weights, sources: ["file:///other.gguf"] } };
   const places = await bench.places();
-  expect(bench.plans).toBe(3);
+  expect(bench.plans).toBe(2);
   expect(places.get("m")?.get("d")?.weights).toEqual(bench.spec.weights);
 });
 

@@ -7,6 +7,7 @@ import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { DeploymentRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
+import { following, mended, type StageHold, succeeding } from "./mended-replica.ts";
 import {
   holdsWhole,
   type ReplicaSplit,
@@ -15,12 +16,12 @@ import {
 } from "./replica-split.ts";
 import {
   divisionOf,
+  lastNode,
   maxStagesOf,
   placedStages,
   reportedReplica,
   type StageCandidate,
   type StagedReplica,
-  type StagePart,
 } from "./staged-replica.ts";
 
 const RETRY = { baseMs: 500, maxMs: 30_000 };
@@ -53,15 +54,11 @@ export interface StagedReplicasOptions {
   readonly onChange: () => void;
 }
 
-/**
- * How a stage's worker has it. One that leaves serves until another one takes over; one that is lost
- * may come back until it is gone.
- */
-type Hold = "firm" | "leaving" | "lost" | "gone";
-
 /** What is known of one deployment's division. */
 interface Division {
   replicas: StagedReplica[];
+  /** A stage of these is gone, and no worker can take it: its own may, until they are planned again. */
+  broken: StagedReplica[];
   readonly backoff: Backoff;
   notBeforeMs: number;
   isPlanning: boolean;
@@ -135,7 +132,7 @@ export class StagedReplicas {
       }
       const division = this.#division(key);
       const adopts = adoptsMs > 0 && !division.isSettled;
-      if (adopts) this.#adopt(division, spec, candidates);
+      if (adopts) this.#adopt(division, spec, byId);
       const split = this.#split(record, division, candidates);
       // Until the workers' memory is known it is placed neither whole nor divided.
       if (!split) places.set(key, new Map());
@@ -147,13 +144,19 @@ export class StagedReplicas {
       const free = new Map([...byId].filter(([id]) => !split.whole?.workers.has(id)));
       this.#mend(division, spec, byId, free);
       division.replicas.splice(split.divided);
+      division.broken.splice(split.divided - division.replicas.length);
       if (division.replicas.length === split.divided) division.failure = undefined;
       if (isLeader && division.replicas.length < split.divided) {
         if (adopts) this.#again(adoptsMs);
         else this.#plan(division, spec, free);
       }
       places.set(key, new Map());
-      for (const replica of division.replicas) this.#place(places, replica, byId);
+      for (const replica of allOf(division)) {
+        const isBroken = division.broken.includes(replica);
+        // A worker that leaves unloads it when its calls have ended.
+        const isLeft = isBroken && byId.get(lastNode(replica))?.leaving !== undefined;
+        this.#place(places, replica, byId, isLeft);
+      }
     }
     for (const key of this.#divisions.keys())
       if (!deployments.has(key)) this.#divisions.delete(key);
@@ -166,10 +169,11 @@ export class StagedReplicas {
   /** Undefined for a short time where the memory of no worker is known, which decides. */
   #split(
     record: DeploymentRecord,
-    { replicas }: Division,
+    division: Division,
     candidates: readonly StageCandidate[],
   ): ReplicaSplit | undefined {
     const { key } = record.spec;
+    const replicas = allOf(division);
     const isPlaced = replicas.length > 0 || candidates.some(({ node }) => holdsWhole(node, key));
     const isKnown = candidates.some(({ memoryBytes }) => memoryBytes(key) !== undefined);
     if (isPlaced || isKnown || candidates.length === 0) {
@@ -190,6 +194,7 @@ export class StagedReplicas {
       const backoff = new Backoff(RETRY, this.#options.random);
       division = {
         replicas: [],
+        broken: [],
         backoff,
         notBeforeMs: 0,
         isPlanning: false,
@@ -202,37 +207,46 @@ export class StagedReplicas {
   }
 
   /** Takes up the replicas that an earlier leader has planned. */
-  #adopt({ replicas }: Division, spec: LlamaDeployment, all: readonly StageCandidate[]): void {
-    for (const { node } of all) {
-      const { id } = node;
-      const stage = node.replica(spec.key)?.stage;
-      const isKnown = replicas.some(({ parts }) => parts.at(-1)?.node === id);
-      if (stage && stage.peers.length > 0 && !isKnown) {
-        replicas.push(reportedReplica(spec, id, stage));
-      }
-    }
+  #adopt(
+    division: Division,
+    spec: LlamaDeployment,
+    workers: ReadonlyMap<string, StageCandidate>,
+  ): void {
+    const known = division.replicas.flatMap((replica) => [replica, replica.before?.replica ?? []]);
+    const drivers = new Set(known.flat().map(lastNode));
+    const reported = [...workers].flatMap(([id, { node }]) => {
+      const stage = drivers.has(id) ? undefined : node.replica(spec.key)?.stage;
+      return stage && stage.peers.length > 0 ? [reportedReplica(spec, id, stage)] : [];
+    });
+    if (reported.length === 0) return;
+    division.replicas = succeeding([...division.replicas, ...reported], workers);
   }
 
-  /** Gives the stages of lost workers to free ones; a replica for which that cannot be done is dropped. */
+  /** Gives the stages of lost workers to free ones; a replica for which that cannot be done is planned again. */
   #mend(
     division: Division,
     spec: LlamaDeployment,
     candidates: ReadonlyMap<string, StageCandidate>,
     free: ReadonlyMap<string, StageCandidate>,
   ): void {
-    const sound = division.replicas.flatMap((replica) => {
-      if (!isDeepStrictEqual(replica.of, spec)) return [];
+    const sound: StagedReplica[] = [];
+    const broken: StagedReplica[] = [];
+    for (const replica of allOf(division)) {
+      if (!isDeepStrictEqual(replica.of, spec)) continue;
       const holds = replica.parts.map(({ node }) => this.#hold(candidates.get(node), node));
-      if (holds.every((hold) => hold === "firm")) return [replica];
-      return mended(replica, holds, unused(free, division.replicas)) ?? [];
-    });
+      const spares = unused(free, [...sound, ...allOf(division)]);
+      const next = mended(replica, { holds, spares, workers: candidates });
+      if (next) sound.push(next);
+      else if (serves(replica, candidates)) broken.push(replica);
+    }
     // Their workers report them until they have unloaded them.
     if (sound.length < division.replicas.length) division.isSettled = true;
     division.replicas = sound;
+    division.broken = broken;
   }
 
   /** A worker that is away may come back, and for one that is drained another may just attach. */
-  #hold(candidate: StageCandidate | undefined, node: string): Hold {
+  #hold(candidate: StageCandidate | undefined, node: string): StageHold {
     if (candidate && candidate.leaving !== "drained") {
       this.#awaySinceMs.delete(node);
       return candidate.leaving ? "leaving" : "firm";
@@ -276,7 +290,9 @@ export class StagedReplicas {
         division.isPlanning = false;
         division.failure = undefined;
         division.backoff.reset();
-        division.replicas.push(replica);
+        const broken = division.broken.shift();
+        const ends = broken && candidates.get(lastNode(broken))?.leaving !== undefined;
+        division.replicas.push(ends ? following(replica, broken, candidates) : replica);
         this.#options.onChange();
       },
       (error: unknown) => {
@@ -317,12 +333,15 @@ export class StagedReplicas {
     places: Map<string, Map<string, DeploymentSpec>>,
     replica: StagedReplica,
     candidates: ReadonlyMap<string, StageCandidate>,
+    isLeft: boolean,
   ): void {
     for (const { key, node, spec } of placedStages(replica, candidates)) {
+      if (isLeft && key === replica.of.key) continue;
       const at = `${key}@${node}`;
       const known = this.#specs.get(at);
       // A worker that is away for a moment has no address.
-      const isGone = replica.parts.some((part) => !candidates.has(part.node));
+      const parts = [...replica.parts, ...(replica.before?.replica.parts ?? [])];
+      const isGone = parts.some((part) => !candidates.has(part.node));
       const kept = known && (isGone || isDeepStrictEqual(known, spec)) ? known : spec;
       this.#specs.set(at, kept);
       places.set(key, (places.get(key) ?? new Map()).set(node, kept));
@@ -334,11 +353,21 @@ export class StagedReplicas {
       const [key = "", node = ""] = at.split("@");
       if (!places.get(key)?.has(node)) this.#specs.delete(at);
     }
-    const replicas = [...this.#divisions.values()].flatMap((division) => division.replicas);
+    const replicas = [...this.#divisions.values()].flatMap(allOf);
     const used = new Set(replicas.flatMap(({ parts }) => parts.map(({ node }) => node)));
     for (const node of this.#awaySinceMs.keys())
       if (!used.has(node)) this.#awaySinceMs.delete(node);
   }
+}
+
+/** Whether the last stage is there, or may come back there. */
+function serves(replica: StagedReplica, candidates: ReadonlyMap<string, StageCandidate>): boolean {
+  const last = candidates.get(lastNode(replica));
+  return last !== undefined && (!last.leaving || last.node.replica(replica.of.key) !== undefined);
+}
+
+function allOf({ replicas, broken }: Division): readonly StagedReplica[] {
+  return [...replicas, ...broken];
 }
 
 /** Workers that have no stage of these replicas. */
@@ -350,32 +379,6 @@ function unused(
   return [...candidates.values()]
     .filter(({ leaving, node }) => !leaving && !taken.has(node.id) && canHaveStage(node))
     .toSorted(nearestTogether);
-}
-
-/**
- * The replica with other workers for the stages that are lost or leave, so that the others keep
- * theirs. Undefined where the last stage is lost, or no worker has the memory for one that is gone;
- * others wait then.
- */
-function mended(
-  replica: StagedReplica,
-  holds: readonly Hold[],
-  spares: readonly StageCandidate[],
-): StagedReplica | undefined {
-  if (holds.at(-1) === "lost" || holds.at(-1) === "gone") return undefined;
-  const free = [...spares];
-  const parts: StagePart[] = [];
-  for (const [index, part] of replica.parts.entries()) {
-    const isLast = index === replica.parts.length - 1;
-    const has = (spare: StageCandidate) =>
-      (spare.memoryBytes(replica.of.key) ?? 0) >= part.memoryBytes;
-    const at = holds[index] === "firm" || isLast ? -1 : free.findIndex(has);
-    if (at < 0 && holds[index] === "gone") return undefined;
-    const [spare] = at < 0 ? [] : free.splice(at, 1);
-    const before = holds[index] === "leaving" ? part.node : undefined;
-    parts.push(spare ? { ...part, node: spare.node.id, before } : part);
-  }
-  return { ...replica, parts };
 }
 
 function canHaveStage({ register, link }: StageCandidate["node"]): boolean {

@@ -1,0 +1,115 @@
+import {
+  lastNode,
+  type StageCandidate,
+  type StagedReplica,
+  type StagePart,
+  takesPlaceOf,
+} from "./staged-replica.ts";
+
+/**
+ * How a stage's worker has it. One that leaves serves until another one takes over; one that is lost
+ * may come back until it is gone.
+ */
+export type StageHold = "firm" | "leaving" | "lost" | "gone";
+
+interface Mending {
+  /** Of the replica's stages. */
+  readonly holds: readonly StageHold[];
+  /** Workers that have no stage. */
+  readonly spares: readonly StageCandidate[];
+  /** All workers. */
+  readonly workers: ReadonlyMap<string, StageCandidate>;
+}
+
+/**
+ * The replica with other workers for the stages that are lost or leave, so that the others keep
+ * theirs. Undefined where no worker has the memory for one that is gone, or for the last one where it is
+ * lost; others wait then.
+ */
+export function mended(found: StagedReplica, mending: Mending): StagedReplica | undefined {
+  const { holds, workers } = mending;
+  const before = takesPlaceOf(found, workers);
+  const replica = before === found.before ? found : { ...found, before };
+  if (holds.every((hold) => hold === "firm")) return replica;
+  const last = holds.at(-1);
+  if (last === "firm") return withSpares(replica, mending);
+  const next = successor(replica, mending);
+  if (next && (last !== "leaving" || next.before?.overlaps !== false)) return next;
+  return last === "leaving" ? withSpares(replica, mending) : before?.replica;
+}
+
+/** The last stage stays. */
+function withSpares(replica: StagedReplica, { holds, spares }: Mending): StagedReplica | undefined {
+  const free = [...spares];
+  const parts: StagePart[] = [];
+  for (const [index, part] of replica.parts.entries()) {
+    const isKept = holds[index] === "firm" || index === replica.parts.length - 1;
+    const spare = isKept ? undefined : taken(free, replica, part);
+    if (!spare && !isKept && holds[index] === "gone") return undefined;
+    const before = holds[index] === "leaving" ? part.node : undefined;
+    parts.push(spare ? { ...part, node: spare.node.id, before } : part);
+  }
+  return { ...replica, parts };
+}
+
+/** Another worker has the last stage. */
+function successor(
+  replica: StagedReplica,
+  { holds, spares, workers }: Mending,
+): StagedReplica | undefined {
+  const free = [...spares];
+  const parts: StagePart[] = [];
+  for (const [index, { node, from, to, memoryBytes }] of replica.parts.entries()) {
+    const part = { node, from, to, memoryBytes };
+    const isLast = index === replica.parts.length - 1;
+    const isFirm = holds[index] === "firm";
+    const spare = isFirm ? undefined : taken(free, replica, part);
+    if (!spare && !isFirm && (isLast || holds[index] === "gone")) return undefined;
+    parts.push(spare ? { ...part, node: spare.node.id } : part);
+  }
+  const isServed = workers.get(lastNode(replica))?.node.replica(replica.of.key)?.phase === "ready";
+  const next = { ...replica, parts };
+  return isServed ? following(next, replica, workers) : next;
+}
+
+/** The replica, before which the other one serves until it is ready. */
+export function following(
+  replica: StagedReplica,
+  other: StagedReplica,
+  workers: ReadonlyMap<string, StageCandidate>,
+): StagedReplica {
+  const overlaps = replica.parts.every(({ node, memoryBytes }) => {
+    const same = other.parts.find((part) => part.node === node);
+    const has = workers.get(node)?.memoryBytes(replica.of.key) ?? 0;
+    return !same || memoryBytes + same.memoryBytes <= has;
+  });
+  return { ...replica, before: { replica: { ...other, before: undefined }, overlaps } };
+}
+
+/** The first with the memory for the part; it is free no more. */
+function taken(
+  free: StageCandidate[],
+  { of }: StagedReplica,
+  { memoryBytes }: StagePart,
+): StageCandidate | undefined {
+  const at = free.findIndex((spare) => (spare.memoryBytes(of.key) ?? 0) >= memoryBytes);
+  return at < 0 ? undefined : free.splice(at, 1)[0];
+}
+
+/** Of replicas that workers report, those of leaving workers serve until others are ready. */
+export function succeeding(
+  reported: readonly StagedReplica[],
+  workers: ReadonlyMap<string, StageCandidate>,
+): StagedReplica[] {
+  const isLeft = (replica: StagedReplica) => workers.get(lastNode(replica))?.leaving !== undefined;
+  const kept = reported.filter((replica) => !isLeft(replica));
+  for (const replica of reported.filter(isLeft)) {
+    const nodes = new Set(replica.parts.map(({ node }) => node));
+    const at = kept.findIndex(
+      ({ before, parts }) => !before && parts.some(({ node }) => nodes.has(node)),
+    );
+    if (at < 0) kept.push(replica);
+    else kept[at] = following(kept[at]!, replica, workers);
+  }
+  return kept;
+}
