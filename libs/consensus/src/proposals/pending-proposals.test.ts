@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { expect, test } from "vitest";
-import { PendingProposals } from "./pending-proposals.ts";
+import { noLeader, PendingProposals } from "./pending-proposals.ts";
 
 const MIB = 2 ** 20;
 
@@ -157,4 +157,25 @@ test("proposals: at the end all waiters are rejected, and none is left", () => {
   expect(ends).toEqual(["1 outcome_unknown", "2 unavailable"]);
   expect(pending.hasWaiting).toBe(false);
   expect(handOver(2)).toEqual([]);
+});
+
+test("proposals: a refusal says when to try again, an unknown outcome does not", () => {
+  const pending = new PendingProposals<string>();
+  const errors: AppError[] = [];
+  const waiter = { resolve: () => undefined, reject: (error: AppError) => errors.push(error) };
+  const add = (sequence: number, bytes: number) => {
+    const payload = { type: "EntryNormal" as const, data: new Uint8Array(bytes) };
+    pending.add(sequence, payload, 5, waiter);
+  };
+  add(1, 1);
+  pending.handOver(1, () => 1);
+  add(2, 64 * MIB);
+  add(3, 1);
+  pending.rejectExpired(5);
+  expect(errors.map(({ code, retryAfterMs }) => [code, retryAfterMs])).toEqual([
+    ["overloaded", 1_000],
+    ["outcome_unknown", undefined],
+    ["unavailable", 1_000],
+  ]);
+  expect(errors[2]?.message).toBe(noLeader().message);
 });

@@ -9,7 +9,8 @@ function noted(incarnation = 3) {
   const add = (name: string, deadlineTick = 100) =>
     void reads.add(deadlineTick).then(
       () => ends.push(`${name} done`),
-      ({ code, message }) => ends.push(`${name} ${code} ${/catch up/.test(message) ? "late" : ""}`),
+      ({ code, message, retryAfterMs: ms }) =>
+        ends.push(`${name} ${code} ${/catch up/.test(message) ? `late, again in ${ms}` : ""}`),
     );
   const ask = (tick = 0) =>
     reads.ask(tick, (context) => {
@@ -115,7 +116,7 @@ test("reads: at their deadline they are refused, in whatever stage", async () =>
   expect(ends).toEqual([]);
   reads.tick(10, 100);
   await settled();
-  expect(ends).toEqual(["waiting unavailable ", "confirmed unavailable late"]);
+  expect(ends).toEqual(["waiting unavailable ", "confirmed unavailable late, again in 1000"]);
   reads.tick(11, 100);
   expect(reads.hasWaiting).toBe(false);
   reads.applied(50);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createMessage } from "@heddle/raft/core/message";
 import { EMPTY_CONF_STATE } from "@heddle/raft/core/state";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Transport } from "../ports.ts";
 import { DurableLog } from "../replica/durable-log.ts";
 import { SnapshotSender } from "./snapshot-sender.ts";
@@ -17,19 +17,21 @@ const confState = { ...EMPTY_CONF_STATE, voters: [1, 2] };
 let directory: string;
 let log: DurableLog;
 let renewed: number;
+let onDamaged: (error: Error) => void;
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), "heddle-sender-"));
   renewed = 0;
+  onDamaged = (error) => {
+    throw error;
+  };
   log = await DurableLog.open({
     files: nodeStorageFiles,
     directory,
     owner: { cluster: "c", node: "1" },
     segmentBytes: 4096,
     restore: async () => undefined,
-    onDamaged: (error) => {
-      throw error;
-    },
+    onDamaged: (error) => onDamaged(error),
   });
   const chunks = Array.from({ length: 8 }, () => new Uint8Array(2 ** 20));
   await log.bootstrap({ confState, members: [], lastId: 2 }, chunks);
@@ -62,8 +64,23 @@ test("sender: a snapshot that is whole stays where its repair is asked for", asy
   expect([await log.snapshots.list(), renewed]).toEqual([before, 0]);
 });
 
+test("sender: a lost snapshot is taken anew, unless there is a newer one", async () => {
+  const repair = (index: number) => sender(async () => undefined).repair({ index, term: 1 });
+  const damaged: string[] = [];
+  onDamaged = ({ message }) => damaged.push(message);
+  await repair(7);
+  expect([damaged, renewed]).toEqual([[], 0]);
+  const files = readdirSync(directory, { recursive: true, encoding: "utf8" });
+  const snapshots = files.filter((name) => name.endsWith(".snap"));
+  expect(snapshots).toHaveLength(1);
+  for (const name of snapshots) rmSync(join(directory, name));
+  await repair(ID.index);
+  expect([damaged.length, renewed]).toEqual([1, 1]);
+});
+
 test("sender: a broken connection closes the file, and fails without a repair", async () => {
   const opened: string[][] = [];
+  const damage = vi.spyOn(log.snapshots, "damage");
   const broken = sender(async (_, { chunks }) => {
     for await (const _chunk of chunks) {
       opened.push(openSnapshots());
@@ -73,4 +90,5 @@ test("sender: a broken connection closes the file, and fails without a repair", 
   const snapshot = { ...ID, confState, data: new Uint8Array(0) };
   expect(await broken.send(createMessage({ type: "MsgSnap", to: 2, snapshot }))).toBe("failed");
   expect([opened[0]?.length, openSnapshots(), renewed]).toEqual([1, [], 0]);
+  expect(damage).not.toHaveBeenCalled();
 });

@@ -77,13 +77,11 @@ test("snapshot: one that is wanted while another is under way follows by itself"
 
 test("snapshot: asked for, it resolves when it is in use", async () => {
   const { one, begun, end, settled } = taker();
-  let isDone = false;
-  const taken = one.take().then(() => {
-    isDone = true;
-  });
+  const done: string[] = [];
+  const taken = one.take().then(() => done.push("taken"));
+  const idle = one.settle().then(() => done.push("idle"));
   await settled();
-  expect([begun.length, isDone]).toEqual([1, false]);
-  const idle = one.settle();
+  expect([begun.length, done]).toEqual([1, []]);
   await end(0, 60);
   await Promise.all([taken, idle]);
 });

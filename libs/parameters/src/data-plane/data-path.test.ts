@@ -150,6 +150,15 @@ test("data: a peer without the token is closed, counted, and not served", async 
   expect([listener.unauthenticated, refused, asked]).toEqual([1, ["unauthenticated"], 0]);
 });
 
+test("data: a peer of another protocol is closed and counted", async () => {
+  const { listener, refused, path } = await listening(async () => answerOf());
+  const socket = connect(path);
+  const closed = once(socket, "close");
+  socket.resume().write(`GET / HTTP/1.1\r\n${" ".repeat(40)}`);
+  await closed;
+  expect([listener.unauthenticated, refused]).toEqual([1, ["unauthenticated"]]);
+});
+
 test("data: with a later attempt's token earlier connections are closed", async () => {
   const { listener, target } = await listening(async () => answerOf());
   const before = await connected(target);

@@ -66,19 +66,15 @@ export class RedisSession {
     const { url, password } = options;
     this.#redis = new Redis(url, {
       ...(password !== undefined && { password }),
-      lazyConnect: true,
       enableOfflineQueue: false,
       enableAutoPipelining: true,
       maxRetriesPerRequest: 0,
       connectTimeout: BACKGROUND_MS,
       retryStrategy: () => PROBE_MS,
-      autoResubscribe: false,
-      autoResendUnfulfilledCommands: false,
     });
     // Each failed attempt to connect emits one; the state is what counts.
     this.#redis.on("error", () => undefined);
     this.#redis.on("close", () => this.#close("the connection was closed"));
-    this.#redis.connect().catch(() => undefined);
     this.#timer = setInterval(() => void this.#tend(), PROBE_MS);
     this.#timer.unref();
   }
