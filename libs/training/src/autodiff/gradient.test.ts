@@ -158,6 +158,15 @@ test("gradients: a stopped value passes none, and an unused one has zeros", () =
   expect(ofY).toEqual(new Float64Array(3));
 });
 
+test("gradients: a sign and a maximum pass none to a value that others use", () => {
+  const graph = new Graph();
+  const x = graph.input("x", [3]);
+  const signs = graph.unary("sign", x);
+  const loss = graph.sum(graph.mul(graph.mul(x, signs), graph.maxOver(x, [0], true)));
+  const [slopes] = interpret(gradients(graph, loss, [x]), { x: [2, -5, 3] });
+  expect(slopes).toEqual(Float64Array.of(3, -3, 3));
+});
+
 test("gradients: a loss that is not a scalar is refused", () => {
   const graph = new Graph();
   const x = graph.input("x", [2]);

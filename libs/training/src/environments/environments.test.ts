@@ -109,6 +109,7 @@ test.each([
   "environment %#: begins within Gymnasium's bounds, and has its limit",
   (make, low, high, max) => {
     const world = make();
+    expect(world.snapshot?.()).toEqual(low.map(() => 0));
     for (const [draw, bound] of [
       [0, low],
       [1, high],
