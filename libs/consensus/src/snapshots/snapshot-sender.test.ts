@@ -64,7 +64,7 @@ test("sender: a snapshot that is whole stays where its repair is asked for", asy
   expect([await log.snapshots.list(), renewed]).toEqual([before, 0]);
 });
 
-test("sender: a lost snapshot is taken anew, unless there is a newer one", async () => {
+test("sender: a lost snapshot is replaced, unless there is a newer one", async () => {
   const repair = (index: number) => sender(async () => undefined).repair({ index, term: 1 });
   const damaged: string[] = [];
   onDamaged = ({ message }) => damaged.push(message);

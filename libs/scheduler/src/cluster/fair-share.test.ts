@@ -94,6 +94,14 @@ describe("dominant resource fairness", () => {
 });
 
 describe("decayedUsage", () => {
+  it("halves what was used of each amount in a half-life", () => {
+    const used = { gpuMilliMs: 8, cpuMilliMs: 16, memoryMibMs: 32, asOfMs: 0 };
+    const half = { gpuMilliMs: 4, cpuMilliMs: 8, memoryMibMs: 16, asOfMs: HOUR_MS };
+    expect(decayedUsage(used, NOTHING_HELD, HOUR_MS, HOUR_MS)).toEqual(half);
+    // A clock that is behind adds nothing.
+    expect(decayedUsage({ ...used, asOfMs: 1 }, HELD, 0, HOUR_MS)).toEqual(used);
+  });
+
   it("halves past use every half-life", () => {
     const usage = { ...NOTHING, gpuMilliMs: 1_000 };
     const later = decayedUsage(
