@@ -51,6 +51,10 @@ function textOf(token: number): string {
   return Buffer.from(model.tokenBytes(token)).toString();
 }
 
+function tokenOf(text: string): number {
+  return model.flags.findIndex((_, token) => textOf(token) === text);
+}
+
 /** What is drawn where these are the likeliest, the first most of all; "" where none is. */
 function draw(grammar: Grammar, wanted: readonly string[]): string {
   const logits = new Float32Array(model.vocabularySize);
@@ -150,6 +154,28 @@ it("grammar: a nesting without end is left as a whole", () => {
   const levels = text.split("kids").length - 1;
   expect(levels).toBeGreaterThan(15);
   expect(levels).toBeLessThan(20);
+});
+
+it("grammar: its state follows from its text alone, also while it leaves a part", () => {
+  const kids = { type: "array", items: { $ref: "#" } };
+  const schema = { type: "object", properties: { name: { type: "string" }, kids } };
+  const part = '{"name":"a","kids":[';
+  /** What is drawn behind a text; the likeliest letter depends on its length alone. */
+  const rest = (grammar: Grammar, begin: string): string => {
+    let text = begin;
+    for (let next = "-"; next !== "" && text.length < 600; text += next) {
+      const wanted = part[text.length % part.length] as string;
+      next = draw(grammar, [...new Set([wanted, ...']},{"name:'])]);
+    }
+    return text;
+  };
+  const whole = rest(grammarOf(schema), "");
+  expect(whole.indexOf("}")).toBeGreaterThan(200);
+  for (let cut = 11; cut < whole.length; cut += 29) {
+    const grammar = grammarOf(schema);
+    for (const letter of whole.slice(0, cut)) grammar.accept(tokenOf(letter));
+    expect(rest(grammar, whole.slice(0, cut))).toBe(whole);
+  }
 });
 
 it("grammar: members that repeat themselves are left sooner than elements", () => {

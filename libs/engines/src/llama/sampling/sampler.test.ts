@@ -47,6 +47,20 @@ function probabilities(logits: Float32Array, temperature: number): number[] {
 }
 
 describe("Sampler", () => {
+  it("takes one number of the seed for a token, also where tokens are refused", () => {
+    const logits = logitsOf(9);
+    const [plain, refused] = [samplerOf({}), samplerOf({})];
+    const drawn: number[] = [];
+    for (let i = 0; i < 30; i++) {
+      drawn.push(plain.draw(logits));
+      // Where a token is due none is drawn.
+      for (let draws = 0; draws < i % 3; draws++) refused.draw(logits);
+      for (const sampler of [plain, refused]) sampler.accept(i);
+    }
+    expect(new Set(drawn).size).toBeGreaterThan(5);
+    expect(refused.draw(logits)).toBe(plain.draw(logits));
+  });
+
   it("takes the largest logit at temperature 0", () => {
     const logits = logitsOf(1);
     logits[77] = 50;
