@@ -37,7 +37,7 @@ port.on("message", (work: StageWork | "close") => {
     port.postMessage({ hidden: undefined, tokens: greedy(stage, outputs) } satisfies StageResult);
     return;
   }
-  const next = stage.hidden(rows.length);
+  const next = stage.hidden(rows.length).slice();
   const result: StageResult = { hidden: next, tokens: [] };
   port.postMessage(result, [next.buffer as ArrayBuffer]);
 });

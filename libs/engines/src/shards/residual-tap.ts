@@ -12,7 +12,7 @@ export interface ResidualTap {
   attach(context: Pointer): void;
   /** Before each decode. */
   begin(): void;
-  /** After a decode of as many rows: a copy. Undefined where the library gave others. */
+  /** After a decode of as many rows, until the next. Undefined where the library gave others. */
   rows(count: number): Float32Array | undefined;
   close(): void;
 }
@@ -91,10 +91,11 @@ function openLayerInput(llama: ReturnType<typeof koffi.load>): LayerInput | unde
  */
 export function layerInputTap(
   { layerInput }: TapLibrary,
-  { blocks, rowLength }: TapTarget,
+  { blocks, rowLength, capacity }: TapTarget,
 ): ResidualTap {
   if (!layerInput) throw new AppError("unavailable", "the library gives no input of a block");
   let context: Pointer = null;
+  const copy = new Float32Array(capacity * rowLength);
   return {
     prepare: () => {},
     attach: (made) => {
@@ -105,7 +106,8 @@ export function layerInputTap(
     rows: (count) => {
       layerInput.synchronize(context);
       const memory = koffi.view(layerInput.of(context, blocks - 1), count * rowLength * 4);
-      return new Float32Array(memory).slice();
+      copy.set(new Float32Array(memory));
+      return copy.subarray(0, count * rowLength);
     },
     close: () => {},
   };
@@ -121,6 +123,7 @@ export function callbackTap(
 ): ResidualTap {
   const memory: unknown = koffi.alloc("uint8_t", capacity * rowLength * 4);
   const address: bigint = koffi.address(memory);
+  const copied = new Float32Array(koffi.view(memory, capacity * rowLength * 4));
   const wanted = `l_out-${blocks - 2}`;
   let got = 0;
   const callback = library.register((tensor, isQuestion) => {
@@ -140,7 +143,7 @@ export function callbackTap(
     },
     rows: (count) => {
       if (got !== count) return undefined;
-      return new Float32Array(koffi.view(memory, count * rowLength * 4)).slice();
+      return copied.subarray(0, count * rowLength);
     },
     close: () => {
       koffi.unregister(callback);

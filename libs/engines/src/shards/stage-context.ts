@@ -86,7 +86,9 @@ function triedTap(
     for (let position = 0; position < TRIAL_ROWS; position++) batch.add(0, position, 0, false);
     batch.setRows(Float32Array.from({ length: TRIAL_ROWS * rowLength }, (_, i) => Math.sin(i)));
     tap.begin();
-    return llama.decode(context, batch.struct) === DECODED ? tap.rows(TRIAL_ROWS) : undefined;
+    return llama.decode(context, batch.struct) === DECODED
+      ? tap.rows(TRIAL_ROWS)?.slice()
+      : undefined;
   } finally {
     if (context !== null) llama.free(context);
     tap.close();

@@ -138,7 +138,7 @@ export class StageModel implements KvSequences {
     throw new AppError("engine_failed", `the shard's decode ended with ${code}`);
   }
 
-  /** The rows that left the last block in the last decode, of a stage that is not the last. */
+  /** The rows that left the last block in the last decode, until the next; not of the last stage. */
   hidden(rows: number): Float32Array {
     if (!this.#tap) throw new Error("the last stage has no rows for another");
     const found = this.#tap.rows(rows);
