@@ -2,6 +2,8 @@ import type { Violation } from "@heddle/simulation/safety-checker";
 import type { RunningTask } from "./running-task.ts";
 
 const DEVICE_MILLI = 1_000;
+/** Characters of a log that a violation shows. */
+const SHOWN = 100;
 
 /** What must hold at every step of a run, whatever fails. */
 export class Checker {
@@ -62,7 +64,7 @@ export class Checker {
     this.demand(
       isRight,
       "logs are the bytes that were written",
-      () => `${key} wrote ${JSON.stringify(written)}, and its log is ${JSON.stringify(text)}`,
+      () => `${key} at ${firstDifference(text, written)}`,
     );
   }
 
@@ -73,6 +75,10 @@ export class Checker {
 
   get running(): number {
     return this.#running.size;
+  }
+
+  runningOn(machine: string): string[] {
+    return [...this.#running].filter((task) => task.machine === machine).map(({ key }) => key);
   }
 
   #checkDevices(task: RunningTask): void {
@@ -88,6 +94,13 @@ export class Checker {
       );
     }
   }
+}
+
+function firstDifference(text: string, written: string): string {
+  let at = 0;
+  while (at < text.length && text[at] === written[at]) at++;
+  const from = (all: string) => JSON.stringify(all.slice(at, at + SHOWN));
+  return `${at} of ${written.length} bytes: wrote ${from(written)}, and the log has ${from(text)}`;
 }
 
 function describe({ key, machine }: RunningTask): string {

@@ -4,19 +4,38 @@ import { Dice } from "@heddle/simulation/dice";
 import type { SimulatedMaster } from "./master.ts";
 import type { ClusterWorld } from "./world.ts";
 
+/** Jobs that are submitted at once. */
+const BURSTS = [1, 1, 1, 1, 4];
+
+export interface JobClientsOptions {
+  /** The mean time between two submissions. */
+  readonly meanGapUs: number;
+  /** Filled with the ids of jobs whose submission was answered. */
+  readonly accepted: Set<string>;
+  /** Of the project whose jobs these are. */
+  readonly quotaGpus: number | undefined;
+}
+
 /** Submits jobs through any master, and remembers those that were accepted. */
 export class JobClients {
   /** Ids of jobs whose submission was answered. */
-  readonly accepted = new Set<string>();
+  readonly accepted: Set<string>;
   readonly #world: ClusterWorld;
   readonly #masters: readonly SimulatedMaster[];
   readonly #meanGapUs: number;
+  readonly #quotaGpus: number | undefined;
   readonly #dice: Dice;
   #number = 0;
   #isStopped = false;
 
-  constructor(world: ClusterWorld, masters: readonly SimulatedMaster[], meanGapUs: number) {
+  constructor(
+    world: ClusterWorld,
+    masters: readonly SimulatedMaster[],
+    { meanGapUs, accepted, quotaGpus }: JobClientsOptions,
+  ) {
     this.#meanGapUs = meanGapUs;
+    this.accepted = accepted;
+    this.#quotaGpus = quotaGpus;
     this.#world = world;
     this.#masters = masters;
     this.#dice = new Dice(world.seed, "clients");
@@ -26,13 +45,25 @@ export class JobClients {
     const gapUs = -Math.log(1 - this.#dice.random()) * this.#meanGapUs;
     this.#world.queue.after(gapUs, () => {
       if (this.#isStopped) return;
-      this.#submit();
+      if (this.#number === 0) this.#setQuota();
+      for (let left = this.#dice.pick(BURSTS); left > 0; left--) this.#submit();
       this.start();
     });
   }
 
   stop(): void {
     this.#isStopped = true;
+  }
+
+  #setQuota(): void {
+    const gpus = this.#quotaGpus;
+    const { process, plane } = this.#dice.pick(this.#masters);
+    if (gpus === undefined || !process || !plane || process.isPaused) return;
+    process.run(() => {
+      const project = { name: "default", weight: 1, quota: { gpuMilli: gpus * 1_000 } };
+      const command = { type: "project.set", atMs: Date.now(), ...project } as const;
+      plane.propose(command).catch(() => undefined);
+    });
   }
 
   #submit(): void {

@@ -1,65 +1,206 @@
 import type { ControlCommand, ControlReply } from "@heddle/control/command";
+import { JobsTransaction } from "@heddle/control/jobs/commands/jobs-transaction";
+import { AccountChanges } from "@heddle/control/jobs/records/account-changes";
+import type { CommitPlanCommand, PlannedStart } from "@heddle/control/jobs/records/commands";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
+import { ReplicatedControl } from "@heddle/control/replicated-control";
+import { CapacityBook } from "@heddle/scheduler/cluster/capacity-book";
+import { QuotaLedger } from "@heddle/scheduler/cluster/quota-ledger";
+import { plant, SEEDED_BUGS, type SeededBug } from "@heddle/simulation/seeded-bug";
 import { LeaseExpiry } from "../../apps/master/dist/nodes/lease-expiry.js";
+import { JobExplainer } from "../../apps/master/dist/orchestration/scheduling/job-explainer.js";
 import { LogStore } from "../../apps/master/dist/task-output/log-store.js";
 import { Lease } from "../../apps/worker/dist/tasks/leases/lease.js";
+import type { ClusterFault } from "./cluster-faults.ts";
 import { SimulatedControlPlane } from "./master.ts";
+import { SimulatedProcess } from "./simulated-process.ts";
 
-/** Planted bugs, to test that the checker finds them. */
-export const CLUSTER_BUGS = [
+type Uproot = () => void;
+
+interface PlantedBug {
+  /** Under which it shows. */
+  readonly faults: readonly ClusterFault[];
+  readonly plant: () => Uproot;
+}
+
+/** The bugs of Raft's core that show in a cluster without changes of its members. */
+const RAFT_BUGS = ["skipFsync", "ackBeforeFsync"] as const satisfies SeededBug[];
+
+const BUGS = {
   /** A worker takes its lease to be ten times as long, and its guard too. */
-  "longLease",
+  longLease: bug(["cutWorker"], () =>
+    replaced(
+      Lease.prototype,
+      "begin",
+      (begin) =>
+        function (this: Lease, ms) {
+          begin.call(this, ms * 10);
+        },
+    ),
+  ),
+  /** A lease runs from the answer to its request. */
+  leaseFromAnswer: bug(["slowNetwork", "workerPause", "cutWorker"], () =>
+    replaced(
+      Lease.prototype,
+      "renew",
+      (renew) =>
+        function (this: Lease, request) {
+          renew.call(this, request);
+          renew.call(this, this.ask());
+        },
+    ),
+  ),
+  /** The worker's wall clock says when its lease ends. */
+  leaseByWallClock: bug(["clockJump", "cutWorker"], () =>
+    replaced(
+      SimulatedProcess.prototype,
+      "uptimeMs",
+      () =>
+        function (this: SimulatedProcess) {
+          return this.wallMs();
+        },
+    ),
+  ),
   /** A submission is answered before it is committed. */
-  "answersEarly",
+  answersEarly: bug(["masterCrash"], () =>
+    proposing((command, propose) => {
+      const made = propose(command);
+      if (command.type !== "job.submit") return made;
+      made.catch(() => undefined);
+      return Promise.resolve({ ok: true } as ControlReply);
+    }),
+  ),
   /** Tasks of lost nodes count as ended before their leases have. */
-  "fencesEarly",
+  fencesEarly: bug(["cutWorker"], () => fencing(() => true)),
   /** The leader's wall clock says when they have. */
-  "fencesByWallClock",
+  fencesByWallClock: bug(["cutWorker", "clockJump"], () =>
+    fencing(({ fencedAtMs = 0 }) => fencedAtMs <= Date.now()),
+  ),
+  /** They never do. */
+  neverFences: bug(["workerLoss", "workerCrash"], () => fencing(() => false)),
   /** Masters write zeros to logs, but for their first piece. */
-  "damagesLogs",
-] as const;
-export type ClusterBug = (typeof CLUSTER_BUGS)[number];
+  damagesLogs: bug(["slowNetwork"], () =>
+    appendingLogs((piece) => [
+      piece.offset > 0 ? { ...piece, data: Buffer.alloc(piece.data.byteLength) } : piece,
+    ]),
+  ),
+  /** Masters write each piece of a log twice. */
+  repeatsLogs: bug(["slowNetwork"], () =>
+    appendingLogs((piece) => [piece, { ...piece, offset: piece.offset + piece.data.byteLength }]),
+  ),
+  /** Every task gets the first device of its node, and apply does not look. */
+  sharesDevices: bug([], () => {
+    const uproot = planning((start) => ({
+      ...start,
+      placements: start.placements.map(({ nodeId, devices }) => ({
+        nodeId,
+        devices: devices.slice(0, 1).map(() => 0),
+      })),
+    }));
+    return both(uproot, takingAll());
+  }),
+  /** Gangs start without their last task, and apply does not look. */
+  splitsGangs: bug([], () =>
+    both(
+      planning((start) => ({ ...start, placements: start.placements.slice(0, -1) })),
+      takingAll(),
+    ),
+  ),
+  /** Some jobs are answered and not stored. */
+  losesJobs: bug([], () =>
+    replaced(
+      JobsTransaction.prototype,
+      "submit",
+      (submit) =>
+        function (this: JobsTransaction, job) {
+          if (!job.id.endsWith("3")) submit.call(this, job);
+        },
+    ),
+  ),
+  /** What ended tasks held stays in the account of their project. */
+  leaksUsage: bug([], () =>
+    replaced(
+      AccountChanges.prototype,
+      "hold",
+      (hold) =>
+        function (this: AccountChanges, project, request, sign) {
+          if (sign > 0) hold.call(this, project, request, sign);
+        },
+    ),
+  ),
+  /** Neither plans nor apply look at quotas. */
+  passesQuotas: bug([], () => replaced(QuotaLedger.prototype, "blockers", () => () => [])),
+  /** Some attempts have the number of the one before. */
+  repeatsAttempts: bug(["cutWorker"], () =>
+    replaced(
+      JobsTransaction.prototype,
+      "putJob",
+      (putJob) =>
+        function (this: JobsTransaction, job) {
+          putJob.call(this, job.attempt === 2 ? { ...job, attempt: 1 } : job);
+        },
+    ),
+  ),
+  /** One master's events lack the last of each entry. */
+  dropsEvents: bug([], dropEvents),
+  /** The end of some tasks is not reported. */
+  dropsReports: bug([], () =>
+    proposing((command, propose) => {
+      const isDropped =
+        command.type === "tasks.report" &&
+        command.reports.some(({ phase, jobId }) => phase === "exited" && jobId.endsWith("5"));
+      return isDropped ? Promise.resolve({ ok: true } as ControlReply) : propose(command);
+    }),
+  ),
+  /** A waiting job has no reason. */
+  waitsInSilence: bug(["workerCrash"], () =>
+    replaced(
+      JobExplainer.prototype,
+      "explain",
+      (explain) =>
+        async function (this: JobExplainer, job) {
+          const made = await explain.call(this, job);
+          return made && { ...made, blockers: [] };
+        },
+    ),
+  ),
+  ...(Object.fromEntries(
+    RAFT_BUGS.map((name) => [name, bug(["masterCrash", "cutMaster"], () => plant(name))]),
+  ) as Record<(typeof RAFT_BUGS)[number], PlantedBug>),
+} satisfies Readonly<Record<string, PlantedBug>>;
 
-/** Plants a bug by replacing methods; the product has no hooks for it. Returns how to restore them. */
-export function plantBug(bug: ClusterBug | undefined): () => void {
-  switch (bug) {
-    case "longLease":
-      return replaced(
-        Lease.prototype,
-        "begin",
-        (begin) =>
-          function (this: Lease, ms: number) {
-            begin.call(this, ms * 10);
-          },
-      );
-    case "answersEarly":
-      return proposing((command, propose) => {
-        const made = propose(command);
-        if (command.type !== "job.submit") return made;
-        made.catch(() => undefined);
-        return Promise.resolve({ ok: true } as ControlReply);
-      });
-    case "fencesEarly":
-      return fencing(() => true);
-    case "fencesByWallClock":
-      return fencing(({ fencedAtMs = 0 }) => fencedAtMs <= Date.now());
-    case "damagesLogs":
-      return replaced(
-        LogStore.prototype,
-        "append",
-        (append) =>
-          function (this: LogStore, name, piece) {
-            const data = piece.offset > 0 ? Buffer.alloc(piece.data.byteLength) : piece.data;
-            return append.call(this, name, { ...piece, data });
-          },
-      );
-    default:
-      return () => undefined;
-  }
+/** Planted bugs, to test that the checkers find them. The product has no hooks for them. */
+export type ClusterBug = keyof typeof BUGS;
+export const CLUSTER_BUGS = Object.keys(BUGS) as ClusterBug[];
+
+/** The faults under which a bug shows. */
+export function faultsFor(name: ClusterBug): readonly ClusterFault[] {
+  return BUGS[name].faults;
+}
+
+/** Plants it by replacing methods. Returns how to restore them. */
+export function plantBug(name: ClusterBug | undefined): Uproot {
+  return name ? BUGS[name].plant() : () => undefined;
+}
+
+/** What members of the Raft group do of it. */
+export function raftBug(name: ClusterBug | undefined): SeededBug | undefined {
+  return SEEDED_BUGS.find((each) => each === name);
+}
+
+function bug(faults: readonly ClusterFault[], plantIt: () => Uproot): PlantedBug {
+  return { faults, plant: plantIt };
+}
+
+function both(first: Uproot, second: Uproot): Uproot {
+  return () => {
+    second();
+    first();
+  };
 }
 
 /** Fences the lost nodes that the rule names. */
-function fencing(isOver: (node: NodeRecord) => boolean) {
+function fencing(isOver: (node: NodeRecord) => boolean): Uproot {
   return replaced(LeaseExpiry.prototype, "over", () => (nodes) => {
     return [...nodes].flatMap((node) => {
       const { offer, lostIndex } = node;
@@ -68,10 +209,61 @@ function fencing(isOver: (node: NodeRecord) => boolean) {
   });
 }
 
+type LogPiece = Parameters<LogStore["append"]>[1];
+
+function appendingLogs(change: (piece: LogPiece) => readonly LogPiece[]): Uproot {
+  return replaced(
+    LogStore.prototype,
+    "append",
+    (append) =>
+      async function (this: LogStore, name, piece) {
+        for (const each of change(piece)) await append.call(this, name, each);
+        return this.state(name);
+      },
+  );
+}
+
+/** Apply takes every placement of a plan. */
+function takingAll(): Uproot {
+  return replaced(
+    CapacityBook.prototype,
+    "take",
+    () =>
+      function (this: CapacityBook, request, _tasks, placements) {
+        for (const place of placements) this.hold(request, place);
+        return undefined;
+      },
+  );
+}
+
+/** Changes the starts of jobs that the leader plans. */
+function planning(change: (start: PlannedStart) => PlannedStart): Uproot {
+  return proposing((command, propose) => {
+    if (command.type !== "plan.commit") return propose(command);
+    const starts = (command as CommitPlanCommand).starts.map(change);
+    return propose({ ...command, starts });
+  });
+}
+
+function dropEvents(): Uproot {
+  const found = Object.getOwnPropertyDescriptor(ReplicatedControl.prototype, "derived");
+  if (!found?.get) throw new Error("a state derives no events");
+  const derived = found.get;
+  Object.defineProperty(ReplicatedControl.prototype, "derived", {
+    ...found,
+    get(this: ReplicatedControl) {
+      return (derived.call(this) as ReplicatedControl["derived"]).slice(1);
+    },
+  });
+  return () => Object.defineProperty(ReplicatedControl.prototype, "derived", found);
+}
+
 type Propose = (command: ControlCommand) => Promise<ControlReply>;
 
 /** Changes what the masters' modules propose, or what they get for it. */
-function proposing(change: (command: ControlCommand, propose: Propose) => Promise<ControlReply>) {
+function proposing(
+  change: (command: ControlCommand, propose: Propose) => Promise<ControlReply>,
+): Uproot {
   return replaced(
     SimulatedControlPlane.prototype,
     "propose",
@@ -86,7 +278,7 @@ function replaced<T extends object, K extends keyof T>(
   prototype: T,
   name: K,
   change: (original: T[K]) => T[K],
-): () => void {
+): Uproot {
   const original = prototype[name];
   prototype[name] = change(original);
   return () => {

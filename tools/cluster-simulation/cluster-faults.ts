@@ -8,13 +8,21 @@ import type { ClusterWorld } from "./world.ts";
 export const CLUSTER_FAULTS = [
   "masterCrash",
   "workerCrash",
+  "workerReboot",
+  "workerLoss",
   "workerPause",
   "masterPause",
   "cutWorker",
   "cutWorkerFromOneMaster",
   "cutMaster",
+  "cutOneWay",
   "slowNetwork",
+  "lossyNetwork",
   "clockJump",
+  "slowDisk",
+  "fullDisk",
+  "damagedSnapshot",
+  "transfer",
 ] as const;
 export type ClusterFault = (typeof CLUSTER_FAULTS)[number];
 
@@ -26,6 +34,18 @@ const MAX_GAP_US = 10_000_000;
 /** What a clock is set by: longer than a lease, and than a whole run. */
 const JUMPS_MS = [-3_600_000, -20_000, 20_000, 3_600_000];
 
+/** The delays and disks of a cluster without faults. */
+export const CALM = { networkUs: 2_000, raftUs: 1_000, fileUs: 2_000, memberUs: 1_000 };
+const SLOW = { networkUs: 400_000, raftUs: 150_000, fileUs: 200_000, memberUs: 100_000 };
+
+/** What one fault hits, and for how long. */
+interface Hit {
+  readonly master: SimulatedMaster;
+  readonly worker: WorkerInSimulation;
+  readonly forUs: number;
+  readonly later: (work: () => void) => void;
+}
+
 /** Injects faults into masters, workers and the network between them. */
 export class ClusterFaults {
   readonly counts = new Map<string, number>();
@@ -36,6 +56,7 @@ export class ClusterFaults {
   readonly #dice: Dice;
   readonly #active: readonly ClusterFault[];
   readonly #meanGapUs: number;
+  #hasDamaged = false;
   #isEnded = false;
 
   constructor(
@@ -47,15 +68,18 @@ export class ClusterFaults {
       readonly raft: SimulatedNetwork;
       /** These happen, and often, in place of those that the seed draws. */
       readonly chosen: readonly ClusterFault[] | undefined;
+      /** These do not happen. */
+      readonly excluded: readonly ClusterFault[];
     },
   ) {
     this.#world = world;
     this.#masters = cluster.masters;
     this.#workers = cluster.workers;
     this.#raft = cluster.raft;
-    const { chosen } = cluster;
+    const { chosen, excluded } = cluster;
     this.#dice = new Dice(world.seed, "cluster faults");
-    this.#active = chosen ?? CLUSTER_FAULTS.filter(() => this.#dice.chance(0.5));
+    const drawn = CLUSTER_FAULTS.filter(() => this.#dice.chance(0.5));
+    this.#active = chosen ?? drawn.filter((fault) => !excluded.includes(fault));
     this.#meanGapUs = chosen ? MIN_GAP_US : this.#dice.between(MIN_GAP_US, MAX_GAP_US);
   }
 
@@ -75,13 +99,18 @@ export class ClusterFaults {
   endAll(): void {
     this.#isEnded = true;
     this.#world.network.mendAll();
-    this.#world.network.maxDelayUs = 2_000;
+    this.#world.network.maxDelayUs = CALM.networkUs;
     this.#raft.mend();
-    for (const { member } of this.#masters) {
+    this.#loseMessages(false);
+    for (const { member, disk } of this.#masters) {
+      Object.assign(disk, { maxUs: CALM.fileUs, isFull: false });
+      member.disk.faults.failures = 0;
+      member.maxDiskUs = CALM.memberUs;
       member.wake();
       member.start();
     }
     for (const worker of this.#workers) {
+      Object.assign(worker.machine.disk, { maxUs: CALM.fileUs, isFull: false });
       worker.process?.resume();
       worker.start();
     }
@@ -96,54 +125,71 @@ export class ClusterFaults {
       () =>
         `fault: ${fault} ${master.name} ${worker.machine.name} for ${Math.round(forUs / 1000)} ms`,
     );
-    switch (fault) {
-      case "masterCrash":
-        master.member.crash();
-        later(() => master.member.start());
-        return;
-      case "masterPause":
-        master.member.pause();
-        later(() => master.member.wake());
-        return;
-      case "workerCrash":
-        worker.kill();
-        later(() => worker.start());
-        return;
-      case "workerPause": {
-        const { process } = worker;
-        if (!process?.isAlive || process.isPaused) return;
-        process.pause();
-        this.#world.network.paused(process);
-        later(() => process.resume());
-        return;
-      }
-      case "cutWorker":
-        for (const { name } of this.#masters)
-          this.#world.network.cut(worker.machine.name, name, forUs);
-        return;
-      case "cutWorkerFromOneMaster":
-        this.#world.network.cut(worker.machine.name, master.name, forUs);
-        return;
-      case "cutMaster":
-        this.#cutMaster(master, forUs);
-        return;
-      case "slowNetwork":
-        this.#world.network.maxDelayUs = 400_000;
-        later(() => {
-          this.#world.network.maxDelayUs = 2_000;
-        });
-        return;
-      case "clockJump":
-        this.#jump(worker);
-        return;
-    }
+    this.#faults[fault]({ master, worker, forUs, later });
   }
 
-  /** Of a worker, or of the leader, which alone decides. */
-  #jump({ machine }: WorkerInSimulation): void {
-    const leader = this.#masters.find(({ member }) => member.replica?.status().isActiveLeader);
-    const { clock } = this.#dice.chance(0.3) || !leader ? machine : leader;
-    clock.offsetMs += this.#dice.pick(JUMPS_MS);
+  readonly #faults: Readonly<Record<ClusterFault, (hit: Hit) => void>> = {
+    masterCrash: ({ master: { member }, later }) => {
+      member.crash();
+      later(() => member.start());
+    },
+    masterPause: ({ master: { member }, later }) => {
+      member.pause();
+      later(() => member.wake());
+    },
+    workerCrash: ({ worker, later }) => {
+      worker.kill();
+      later(() => worker.start());
+    },
+    workerReboot: ({ worker, later }) => {
+      worker.kill();
+      worker.machine.reboot();
+      later(() => worker.start());
+    },
+    workerLoss: ({ worker }) => this.#loseMachine(worker),
+    workerPause: ({ worker, later }) => this.#pause(worker, later),
+    cutWorker: ({ worker, forUs }) => {
+      for (const { name } of this.#masters)
+        this.#world.network.cut(worker.machine.name, name, forUs);
+    },
+    cutWorkerFromOneMaster: ({ master, worker, forUs }) =>
+      this.#world.network.cut(worker.machine.name, master.name, forUs),
+    cutMaster: ({ master, forUs }) => this.#cutMaster(master, forUs),
+    cutOneWay: ({ master, worker, forUs }) => this.#cutOneWay(master, worker, forUs),
+    slowNetwork: ({ later }) => {
+      this.#world.network.maxDelayUs = SLOW.networkUs;
+      later(() => {
+        this.#world.network.maxDelayUs = CALM.networkUs;
+      });
+    },
+    lossyNetwork: ({ later }) => {
+      this.#loseMessages(true);
+      later(() => this.#loseMessages(false));
+    },
+    clockJump: ({ worker }) => this.#setClock(worker),
+    slowDisk: ({ master, worker, later }) => {
+      this.#slowDisks(master, worker, SLOW);
+      later(() => this.#slowDisks(master, worker, CALM));
+    },
+    fullDisk: ({ master, worker, later }) => {
+      if (this.#dice.chance(0.5)) this.#fillWorker(worker, later);
+      else this.#fillMaster(master, later);
+    },
+    damagedSnapshot: ({ master, later }) => this.#damageSnapshot(master, later),
+    transfer: ({ master }) => {
+      this.#leader()?.member.replica?.transferLeadership(master.member.id);
+    },
+  };
+
+  #leader(): SimulatedMaster | undefined {
+    return this.#masters.find(({ member }) => member.replica?.status().isActiveLeader);
+  }
+
+  #pause({ process }: WorkerInSimulation, later: Hit["later"]): void {
+    if (!process?.isAlive || process.isPaused) return;
+    process.pause();
+    this.#world.network.paused(process);
+    later(() => process.resume());
   }
 
   /** From the other masters, and from some of the workers. */
@@ -162,5 +208,84 @@ export class ClusterFaults {
     for (const { machine } of this.#workers) {
       if (this.#dice.chance(0.5)) network.cut(master.name, machine.name, forUs);
     }
+  }
+
+  /** Between two masters, or a master and a worker: messages arrive in one direction alone. */
+  #cutOneWay(master: SimulatedMaster, worker: WorkerInSimulation, forUs: number): void {
+    const { network, queue } = this.#world;
+    const other = this.#dice.pick(this.#masters);
+    if (other === master) {
+      const [from, to] = this.#dice.pick([
+        [master.name, worker.machine.name],
+        [worker.machine.name, master.name],
+      ] as const);
+      network.cutOneWay(from, to, forUs);
+      return;
+    }
+    network.cutOneWay(master.name, other.name, forUs);
+    this.#raft.setCut(master.member.id, other.member.id, true);
+    queue.after(forUs, () => this.#raft.setCut(master.member.id, other.member.id, false));
+  }
+
+  /** Only masters send each other messages that may be lost: connections repeat theirs. */
+  #loseMessages(isLossy: boolean): void {
+    Object.assign(this.#raft.faults, {
+      loss: isLossy ? this.#dice.random() * 0.3 : 0,
+      duplication: isLossy ? this.#dice.random() * 0.5 : 0,
+      maxDelayUs: isLossy ? SLOW.raftUs : CALM.raftUs,
+    });
+  }
+
+  /** Of a worker, of the leader, which alone decides, or of all machines, as by a wrong server of time. */
+  #setClock({ machine }: WorkerInSimulation): void {
+    const all = [...this.#masters, ...this.#workers.map((each) => each.machine)];
+    const byMs = this.#dice.pick(JUMPS_MS);
+    for (const { clock } of this.#dice.pick([[machine], [this.#leader() ?? machine], all])) {
+      clock.offsetMs += byMs;
+    }
+  }
+
+  /** For good, of one worker of several at most. */
+  #loseMachine(worker: WorkerInSimulation): void {
+    if (this.#workers.length < 2 || this.#workers.some(({ isGone }) => isGone)) return;
+    worker.isGone = true;
+    worker.kill();
+    worker.machine.reboot();
+  }
+
+  #slowDisks(master: SimulatedMaster, worker: WorkerInSimulation, speed: typeof CALM): void {
+    master.member.maxDiskUs = speed.memberUs;
+    for (const disk of [master.disk, worker.machine.disk]) disk.maxUs = speed.fileUs;
+  }
+
+  #fillWorker({ machine: { disk } }: WorkerInSimulation, later: Hit["later"]): void {
+    disk.isFull = true;
+    later(() => {
+      disk.isFull = false;
+    });
+  }
+
+  /** Its log takes nothing, which ends it; it starts when there is room. */
+  #fillMaster({ disk, member }: SimulatedMaster, later: Hit["later"]): void {
+    disk.isFull = true;
+    member.disk.faults.failures = 1;
+    later(() => {
+      disk.isFull = false;
+      member.disk.faults.failures = 0;
+      member.start();
+    });
+  }
+
+  /** Of one follower of two, which must not start on it; the others are a majority. */
+  #damageSnapshot({ member }: SimulatedMaster, later: Hit["later"]): void {
+    const path = this.#dice.pickIf(member.disk.paths().filter((name) => name.endsWith(".snap")));
+    const isLeader = this.#leader()?.member === member;
+    if (!path || this.#hasDamaged || isLeader || this.#masters.length < 3) return;
+    this.#hasDamaged = true;
+    member.isDamaged = true;
+    const byte = this.#dice.whole(0, member.disk.content(path).length);
+    member.disk.flipBit(path, byte, this.#dice.whole(0, 8));
+    member.crash();
+    later(() => member.start());
   }
 }

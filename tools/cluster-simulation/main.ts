@@ -1,12 +1,13 @@
 /**
  * Runs seeds of the whole cluster's simulation:
  *
- *   npm run simulate:cluster -- [--seeds 10] [--seed 1] [--seconds 60] [--faults cutWorker,...] [--bug NAME]
- *                               [--first-failure] [--trace]
+ *   npm run simulate:cluster -- [--seeds 10] [--seed 1] [--seconds 60] [--faults cutWorker,...] [--without NAME,...]
+ *                               [--bug NAME | --bugs NAME,...] [--first-failure] [--trace]
  *
  * The masters' modules and the workers run as they are, over simulated network, time and programs.
- * Prints each failure with the command that repeats it, and at the end a fingerprint of all runs.
- * Ends with 1 where a seed failed.
+ * Prints each failure with the command that repeats it, shrunk, and at the end a fingerprint of all runs.
+ * Ends with 1 where a seed failed. `--bugs` plants each of the bugs, or `all`, under its faults, and
+ * ends with 1 where one is not found within the seeds.
  */
 import { createHash } from "node:crypto";
 import { parseArgs } from "node:util";
@@ -19,52 +20,87 @@ process.setMaxListeners(0);
 redirectImports();
 installVirtualGlobals();
 const { simulateCluster } = await import("./simulate-cluster.ts");
-const { CLUSTER_BUGS } = await import("./cluster-bugs.ts");
-
-const bug = CLUSTER_BUGS.find((name) => name === values.bug);
-if (values.bug !== undefined && !bug) endWith(`--bug takes ${CLUSTER_BUGS.join(", ")}`);
+const { shrinkRun } = await import("./shrink.ts");
+const { CLUSTER_BUGS, faultsFor } = await import("./cluster-bugs.ts");
 const { CLUSTER_FAULTS } = await import("./cluster-faults.ts");
-const faults = values.faults?.split(",").map((name) => {
-  const known = CLUSTER_FAULTS.find((fault) => fault === name);
-  return known ?? endWith(`--faults takes ${CLUSTER_FAULTS.join(", ")}; got ${name}`);
-});
-const [first, count, seconds] = (["seed", "seeds", "seconds"] as const).map(wholeNumber);
-const failed = await runSeeds(first ?? 1, count ?? 1);
+type Run = Parameters<typeof simulateCluster>[0];
+type Bug = (typeof CLUSTER_BUGS)[number];
+type Result = Awaited<ReturnType<typeof simulateCluster>>;
+
+const bug = values.bug === undefined ? undefined : bugOf(values.bug);
+const faults = faultsOf("faults");
+const without = faultsOf("without");
+const [first = 1, count = 1, seconds = 1] = (["seed", "seeds", "seconds"] as const).map(
+  wholeNumber,
+);
+const failed = values.bugs ? await findBugs(bugsOf(values.bugs)) : await runSeeds();
 process.exit(failed > 0 ? 1 : 0);
 
-async function runSeeds(from: number, seeds: number): Promise<number> {
+async function runSeeds(): Promise<number> {
   const startCpu = process.cpuUsage();
   const total = { events: 0, accepted: 0, starts: 0 };
   const fingerprint = createHash("sha256");
   let failures = 0;
   let runs = 0;
-  for (let seed = from; seed < from + seeds; seed++) {
-    const result = await simulateCluster({
-      seed,
-      seconds,
-      bug,
-      faults,
-      onTrace: values.trace ? (line) => console.log(line) : undefined,
-    });
+  for (let seed = first; seed < first + count; seed++) {
+    const onTrace = values.trace ? (line: string) => console.log(line) : undefined;
+    const run = { seed, seconds, bug, faults, without, onTrace };
+    const result = await simulateCluster(run);
     runs++;
     fingerprint.update(result.fingerprint);
     for (const key of Object.keys(total) as (keyof typeof total)[]) total[key] += result[key];
-    const { violation } = result;
-    if (!violation) continue;
+    if (!result.violation) continue;
     failures++;
-    const flags = `${values.faults === undefined ? "" : ` --faults ${values.faults}`}${bug ? ` --bug ${bug}` : ""}`;
-    console.log(`seed ${seed} failed: ${violation.invariant}\n  ${violation.detail}`);
-    console.log(
-      `repeat it: npm run simulate:cluster -- --seeds 1 --seed ${seed} --seconds ${seconds}${flags} --trace\n`,
-    );
+    await report(run, result);
     if (values["first-failure"]) break;
   }
-  const { user, system } = process.cpuUsage(startCpu);
   console.log(
-    `${runs} seeds from ${from}: ${runs - failures} passed, ${failures} failed; ${total.events} events, ${total.accepted} jobs, ${total.starts} tasks, ${((user + system) / 1e6).toFixed(1)} s of CPU`,
+    `${runs} seeds from ${first}: ${runs - failures} passed, ${failures} failed; ${total.events} events, ${total.accepted} jobs, ${total.starts} tasks, ${cpuSeconds(startCpu)} s of CPU`,
   );
   console.log(`fingerprint ${fingerprint.digest("hex")}`);
   return failures;
+}
+
+async function report(run: Run, result: Result): Promise<void> {
+  const { seed, violation } = result;
+  console.log(`seed ${seed} failed: ${violation?.invariant}\n  ${violation?.detail}`);
+  const smallest = bug || values.trace ? run : await shrinkRun(run, result);
+  const flags = [
+    ["faults", smallest.faults?.join()],
+    ["without", smallest.without?.join()],
+    ["bug", smallest.bug],
+  ].flatMap(([name, value]) => (value ? [` --${name} ${value}`] : []));
+  console.log(
+    `repeat it: npm run simulate:cluster -- --seeds 1 --seed ${seed} --seconds ${smallest.seconds}${flags.join("")} --trace\n`,
+  );
+}
+
+/** Plants each bug; returns how many were not found. */
+async function findBugs(bugs: readonly Bug[]): Promise<number> {
+  let missed = 0;
+  for (const name of bugs) {
+    const startCpu = process.cpuUsage();
+    const found = await firstFailure({ seed: first, seconds, bug: name, faults: faultsFor(name) });
+    const { violation, seed } = found ?? {};
+    if (!violation) missed++;
+    const what = violation ? `seed ${seed}: ${violation.invariant}` : "NOT FOUND";
+    console.log(`${name}: ${what} (${cpuSeconds(startCpu)} s of CPU)`);
+  }
+  console.log(`${bugs.length - missed} of ${bugs.length} bugs found`);
+  return missed;
+}
+
+async function firstFailure(run: Run): Promise<Result | undefined> {
+  for (let seed = first; seed < first + count; seed++) {
+    const result = await simulateCluster({ ...run, seed });
+    if (result.violation) return result;
+  }
+  return undefined;
+}
+
+function cpuSeconds(start: NodeJS.CpuUsage): string {
+  const { user, system } = process.cpuUsage(start);
+  return ((user + system) / 1e6).toFixed(1);
 }
 
 function readOptions() {
@@ -75,7 +111,9 @@ function readOptions() {
         seed: { type: "string", default: "1" },
         seconds: { type: "string", default: "60" },
         faults: { type: "string" },
+        without: { type: "string" },
         bug: { type: "string" },
+        bugs: { type: "string" },
         "first-failure": { type: "boolean", default: false },
         trace: { type: "boolean", default: false },
       },
@@ -83,6 +121,22 @@ function readOptions() {
   } catch (error) {
     return endWith((error as Error).message);
   }
+}
+
+function bugsOf(names: string): readonly Bug[] {
+  return names === "all" ? CLUSTER_BUGS : names.split(",").map(bugOf);
+}
+
+function bugOf(name: string): Bug {
+  const known = CLUSTER_BUGS.find((each) => each === name);
+  return known ?? endWith(`a bug is one of ${CLUSTER_BUGS.join(", ")}; got ${name}`);
+}
+
+function faultsOf(option: "faults" | "without") {
+  return values[option]?.split(",").map((name) => {
+    const known = CLUSTER_FAULTS.find((fault) => fault === name);
+    return known ?? endWith(`--${option} takes ${CLUSTER_FAULTS.join(", ")}; got ${name}`);
+  });
 }
 
 function wholeNumber(name: "seed" | "seeds" | "seconds"): number {
@@ -93,7 +147,7 @@ function wholeNumber(name: "seed" | "seeds" | "seconds"): number {
 
 function endWith(problem: string): never {
   console.error(
-    `${problem}\nusage: npm run simulate:cluster -- [--seeds N] [--seed N] [--seconds N] [--faults NAME,...] [--bug NAME] [--first-failure] [--trace]`,
+    `${problem}\nusage: npm run simulate:cluster -- [--seeds N] [--seed N] [--seconds N] [--faults NAME,...] [--without NAME,...] [--bug NAME | --bugs NAME,...] [--first-failure] [--trace]`,
   );
   process.exit(2);
 }

@@ -18,12 +18,13 @@ import { controlPlaneModule } from "../../apps/master/dist/control-plane/control
 import { controlCommandOf } from "../../apps/master/dist/control-plane/raft/control-machine.js";
 import { NodesModule } from "../../apps/master/dist/nodes/nodes.module.js";
 import { OrchestrationModule } from "../../apps/master/dist/orchestration/orchestration.module.js";
+import { Scheduling } from "../../apps/master/dist/orchestration/scheduling/scheduling.js";
 import { TasksModule } from "../../apps/master/dist/orchestration/tasks/tasks.module.js";
 import { PluginsModule } from "../../apps/master/dist/plugins/plugins.module.js";
 import { LogReader } from "../../apps/master/dist/task-output/log-reader.js";
 import { testConfig } from "../../apps/master/test/test-config.ts";
 import { keyOf } from "../../apps/worker/dist/records/task-plan.js";
-import { type MachineClock, SimulatedProcess } from "./simulated-process.ts";
+import { type MachineClock, type MachineDisk, SimulatedProcess } from "./simulated-process.ts";
 import { bindServer } from "./stand-ins/server.ts";
 import type { ClusterWorld } from "./world.ts";
 
@@ -31,6 +32,8 @@ export const CLUSTER_ID = "simulated";
 export const CLUSTER_TOKEN = "a-token-for-simulations";
 export const MASTER_PORT = 9_000;
 const POLL_US = 20_000;
+/** A line of the worker's in a log, where its disk was full. */
+const FULL_DISK_NOTE = "[heddle: the worker's disk was full";
 
 class SimulatedMasterModule {}
 
@@ -44,11 +47,13 @@ export class SimulatedMaster {
   readonly #world: ClusterWorld;
   readonly #directory: string;
   readonly clock: MachineClock;
+  readonly disk: MachineDisk;
   readonly #leaseMs: number;
   readonly #nodeLostMs: number;
   #process: SimulatedProcess | undefined;
   #plane: SimulatedControlPlane | undefined;
   #logs: LogReader | undefined;
+  #scheduling: Scheduling | undefined;
   #starts = 0;
 
   constructor(
@@ -57,6 +62,7 @@ export class SimulatedMaster {
     settings: {
       readonly directory: string;
       readonly clock: MachineClock;
+      readonly disk: MachineDisk;
       readonly leaseMs: number;
       /** After this silence a node counts as lost. */
       readonly nodeLostMs: number;
@@ -67,6 +73,7 @@ export class SimulatedMaster {
     this.name = member.member.name;
     this.#directory = join(settings.directory, this.name);
     this.clock = settings.clock;
+    this.disk = settings.disk;
     this.#leaseMs = settings.leaseMs;
     this.#nodeLostMs = settings.nodeLostMs;
     mkdirSync(this.#directory, { recursive: true });
@@ -88,12 +95,25 @@ export class SimulatedMaster {
     const batches = await this.#logs?.read(query, new AbortController().signal);
     for await (const { items } of batches ?? []) {
       for (const { name, text, gapBytes } of items) {
+        if (text.toString().startsWith(FULL_DISK_NOTE)) continue;
         const key = keyOf({ ...name, incarnation: name.incarnation ?? 0 });
         const line = gapBytes > 0 ? `[${gapBytes} bytes are lost]` : text.toString();
         logs.set(key, `${logs.get(key) ?? ""}${line}\n`);
       }
     }
     return logs;
+  }
+
+  /** Those of the jobs for whose waiting this master gives no reason. */
+  async unexplained(ids: readonly string[]): Promise<string[]> {
+    const found: string[] = [];
+    for (const id of ids) {
+      const job = this.plane?.state.jobs.get(id);
+      if (job?.state !== "accepted" && job?.state !== "pending") continue;
+      const explanation = await this.#scheduling?.explainer.explain(job);
+      if (explanation?.blockers.length === 0) found.push(id);
+    }
+    return found;
   }
 
   /** Starts the modules when the member runs, and pauses them with it. */
@@ -114,7 +134,12 @@ export class SimulatedMaster {
   #start(): void {
     const { queue, seed } = this.#world;
     const dice = new Dice(seed, `master ${this.name} ${this.#starts++}`);
-    const process = new SimulatedProcess(this.name, this.name, { queue, dice, clock: this.clock });
+    const process = new SimulatedProcess(this.name, this.name, {
+      queue,
+      dice,
+      clock: this.clock,
+      disk: this.disk,
+    });
     this.#process = process;
     this.member.onEnd.add(() => {
       this.#process = undefined;
@@ -167,6 +192,7 @@ export class SimulatedMaster {
       server as unknown as Parameters<typeof serveControllers>[1],
     );
     this.#logs = app.get(LogReader, { strict: false });
+    this.#scheduling = app.get(Scheduling, { strict: false });
     this.#world.trace(() => `${this.name}: serves`);
   }
 }
@@ -253,10 +279,13 @@ export class SimulatedControlPlane implements ControlPlane {
     return replica;
   }
 
+  get version(): number {
+    return this.#member.machine.control.version;
+  }
+
   /** As the agreements of real masters do it. */
-  raiseVersion(): Promise<ControlReply> {
-    const { newest } = this.#member.machine.control;
-    return this.#propose({ type: "version.raise", atMs: Date.now(), version: newest });
+  raiseVersion(version: number): Promise<ControlReply> {
+    return this.#propose({ type: "version.raise", atMs: Date.now(), version });
   }
 
   async #propose(entry: LogCommand): Promise<ControlReply> {

@@ -52,19 +52,25 @@ export class SimulatedConnection {
     end.newestUs = Math.max(end.newestUs + 1, queue.nowUs + this.#network.delayUs());
     end.process.after(end.newestUs - queue.nowUs, () => {
       if (this.isBroken) return;
-      if (this.isCut) end.held.push(deliver);
+      if (this.#isCutTo(end)) end.held.push(deliver);
       else deliver();
     });
   }
 
-  /** Whether nothing gets through: the other side's acknowledgements count too. */
+  /** Whether it will break: a keepalive needs both directions. */
   get isCut(): boolean {
-    return this.#network.isCut(this.client.process.machine, this.server.process.machine);
+    return this.#isCutTo(this.client) || this.#isCutTo(this.server);
+  }
+
+  #isCutTo(end: End): boolean {
+    const other = end === this.client ? this.server : this.client;
+    return this.#network.isCut(other.process.machine, end.process.machine);
   }
 
   /** Delivers what a cut held back. */
   flush(): void {
     for (const end of [this.client, this.server]) {
+      if (this.#isCutTo(end)) continue;
       const { held } = end;
       end.held = [];
       for (const deliver of held)
@@ -127,7 +133,7 @@ export class Network {
   connect(from: SimulatedProcess, address: string): Promise<SimulatedConnection> {
     const machine = address.slice(0, address.lastIndexOf(":"));
     return new Promise((resolve, reject) => {
-      if (this.isCut(from.machine, machine)) {
+      if (this.isCut(from.machine, machine) || this.isCut(machine, from.machine)) {
         from.after(CONNECT_TIMEOUT_US, () => reject(new Error("connect ETIMEDOUT")));
         return;
       }
@@ -147,13 +153,18 @@ export class Network {
     this.#connections.delete(connection);
   }
 
-  isCut(a: string, b: string): boolean {
-    return a !== b && (this.#cuts.get(linkOf(a, b)) ?? 0) > 0;
+  isCut(from: string, to: string): boolean {
+    return from !== to && (this.#cuts.get(linkOf(from, to)) ?? 0) > 0;
   }
 
-  /** Cuts the link for a time; cuts may overlap. */
+  /** Cuts both directions for a time; cuts may overlap. */
   cut(a: string, b: string, forUs: number): void {
-    const link = linkOf(a, b);
+    this.cutOneWay(a, b, forUs);
+    this.cutOneWay(b, a, forUs);
+  }
+
+  cutOneWay(from: string, to: string, forUs: number): void {
+    const link = linkOf(from, to);
     this.#cuts.set(link, (this.#cuts.get(link) ?? 0) + 1);
     for (const connection of this.#connections) this.#breakIfSilent(connection);
     this.queue.after(forUs, () => this.#mend(link));
@@ -174,7 +185,7 @@ export class Network {
 
   #mend(link: string): void {
     this.#cuts.set(link, Math.max(0, (this.#cuts.get(link) ?? 0) - 1));
-    for (const connection of [...this.#connections]) if (!connection.isCut) connection.flush();
+    for (const connection of [...this.#connections]) connection.flush();
   }
 
   #breakIfSilent(connection: SimulatedConnection): void {
@@ -186,6 +197,6 @@ export class Network {
   }
 }
 
-function linkOf(a: string, b: string): string {
-  return a < b ? `${a} ${b}` : `${b} ${a}`;
+function linkOf(from: string, to: string): string {
+  return `${from} ${to}`;
 }

@@ -16,6 +16,7 @@ const PACKAGES: Readonly<Record<string, string>> = { uid: "uid.ts" };
 
 /** Modules of the product that reach the network, or processes of the real machine. */
 const MODULES: Readonly<Record<string, string>> = {
+  "libs/base/dist/process-alive.js": "process-alive.ts",
   "libs/rpc/dist/peer.js": "peer.ts",
   "libs/rpc/dist/server.js": "server.ts",
   "apps/worker/dist/tasks/worker-executors.js": "worker-executors.ts",

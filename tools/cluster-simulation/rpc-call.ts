@@ -1,5 +1,6 @@
 import { Duplex } from "node:stream";
 import { Metadata, type StatusObject, status } from "@grpc/grpc-js";
+import type { LeaseSession } from "./lease-oracle.ts";
 import type { SimulatedConnection } from "./network.ts";
 
 /** The parts of a gRPC service definition that a call needs. */
@@ -99,6 +100,8 @@ export class ServerCall extends Duplex {
   readonly #method: Method;
   readonly #connection: SimulatedConnection;
   readonly #client: () => ClientCall;
+  /** Follows the messages of a session. */
+  readonly #watch: LeaseSession | undefined;
   #isOver = false;
   #hasSentMetadata = false;
 
@@ -107,8 +110,10 @@ export class ServerCall extends Duplex {
     metadata: Metadata,
     connection: SimulatedConnection,
     client: () => ClientCall,
+    watch: LeaseSession | undefined,
   ) {
     super({ objectMode: true, autoDestroy: false });
+    this.#watch = watch;
     this.metadata = metadata;
     this.#method = method;
     this.#connection = connection;
@@ -144,7 +149,10 @@ export class ServerCall extends Duplex {
   }
 
   takeBytes(bytes: Buffer): void {
-    if (!this.#isOver && !this.cancelled) this.push(this.#method.requestDeserialize(bytes));
+    if (this.#isOver || this.cancelled) return;
+    const message = this.#method.requestDeserialize(bytes);
+    this.#watch?.received(message as object);
+    this.push(message);
   }
 
   takeHalfClose(): void {
@@ -170,6 +178,7 @@ export class ServerCall extends Duplex {
   override _write(value: never, _: unknown, done: () => void): void {
     if (!this.#isOver && !this.cancelled) {
       this.sendMetadata(new Metadata());
+      this.#watch?.sent(value);
       const bytes = this.#method.responseSerialize(value);
       this.#connection.send("client", () => this.#client().takeBytes(bytes));
     }

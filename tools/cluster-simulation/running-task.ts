@@ -1,5 +1,5 @@
 import type { TaskEnd } from "../../apps/worker/src/tasks/executors/executor.ts";
-import type { SimulatedProcess } from "./simulated-process.ts";
+import type { MachineClock, SimulatedProcess } from "./simulated-process.ts";
 
 /** A task as the state names it. */
 export interface TaskName {
@@ -24,6 +24,7 @@ export interface RunningTask {
 /** What a worker does on its machine. */
 export interface TaskMachine {
   readonly name: string;
+  readonly clock: MachineClock;
   readonly tasks: ReadonlyMap<string, RunningTask>;
   /** Starts the program of a task: lines of output until it ends after `runUs`. */
   start(

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import { watchCores } from "@heddle/simulation/core-watch";
 import { Dice } from "@heddle/simulation/dice";
@@ -11,11 +12,13 @@ import { type World as MemberWorld, SimulatedMember } from "@heddle/simulation/s
 import { SimulatedNetwork } from "@heddle/simulation/simulated-network";
 import { Checker } from "./checker.ts";
 import { JobClients } from "./clients.ts";
-import { type ClusterBug, plantBug } from "./cluster-bugs.ts";
-import { type ClusterFault, ClusterFaults } from "./cluster-faults.ts";
+import { type ClusterBug, plantBug, raftBug } from "./cluster-bugs.ts";
+import { CALM, type ClusterFault, ClusterFaults } from "./cluster-faults.ts";
+import { LeaseOracle } from "./lease-oracle.ts";
 import { MASTER_PORT, SimulatedMaster } from "./master.ts";
 import { Network } from "./network.ts";
 import { type MachineClock, realTimeout } from "./simulated-process.ts";
+import { StateChecker } from "./state-checker.ts";
 import { WorkerInSimulation } from "./worker.ts";
 import { WorkerMachine } from "./worker-machine.ts";
 import { type ClusterWorld, enterWorld } from "./world.ts";
@@ -26,6 +29,8 @@ export interface ClusterRun {
   readonly seconds?: number | undefined;
   /** These happen, and often, in place of those that the seed draws. */
   readonly faults?: readonly ClusterFault[] | undefined;
+  /** These do not happen, though the seed draws them. */
+  readonly without?: readonly ClusterFault[] | undefined;
   readonly bug?: ClusterBug | undefined;
   readonly onTrace?: ((line: string) => void) | undefined;
 }
@@ -33,6 +38,8 @@ export interface ClusterRun {
 export interface ClusterResult {
   readonly seed: number;
   readonly violation: Violation | undefined;
+  /** Simulated seconds from the start of the faults to its end. */
+  readonly failedAtSeconds: number;
   readonly events: number;
   readonly accepted: number;
   readonly starts: number;
@@ -45,10 +52,15 @@ export interface ClusterResult {
 const HEAL_SECONDS = 900;
 /** After this time without a start or an end of a task nothing is expected any more. */
 const STILL_SECONDS = 90;
-/** Short, so that leases end within a run. */
-const LEASE_MS = 6_000;
-/** A silent node counts as lost after one of these shares of a lease. */
-const LOST_SHARES = [0.4, 0.7];
+/** Short, so that leases end within a run; a silent node counts as lost before. */
+const LEASES = [
+  { leaseMs: 6_000, nodeLostMs: 4_200 },
+  { leaseMs: 6_000, nodeLostMs: 2_400 },
+  { leaseMs: 15_000, nodeLostMs: 3_000 },
+];
+/** Between two looks at jobs that wait, and for versions that every master supports. */
+const LOOK_US = 5_000_000;
+const SETTLE_US = 200_000;
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
 /** A run of this length in true time is stuck. */
@@ -56,7 +68,8 @@ const STUCK_MS = 600_000;
 
 /** Runs one seed: whole masters and workers over simulated network, time and disks. */
 export async function simulateCluster(run: ClusterRun): Promise<ClusterResult> {
-  const folder = mkdtempSync(join(tmpdir(), "heddle-simulation-"));
+  const memory = "/dev/shm";
+  const folder = mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), "heddle-simulation-"));
   const simulation = new ClusterSimulation(run, folder);
   const unwatch = simulation.watchRaft();
   const uproot = plantBug(run.bug);
@@ -78,6 +91,13 @@ class ClusterSimulation {
   readonly #clients: JobClients;
   readonly #faults: ClusterFaults;
   readonly #hash = createHash("sha256");
+  /** The masters begin with the build before this one, and are upgraded one by one. */
+  readonly #isMixed: boolean;
+  /** Jobs for whose waiting the leader gave no reason at the last look. */
+  #unexplained: readonly string[] = [];
+  #faultsUs = 0;
+  /** When it is next looked whether all has ended. */
+  #settleUs = 0;
   #isOver = false;
   #changes = 0;
   #changedUs = 0;
@@ -89,38 +109,51 @@ class ClusterSimulation {
     const queue = new EventQueue();
     const network = new Network(queue, new Dice(seed, "connections"));
     const checker = new Checker();
+    const leases = new LeaseOracle(checker, { queue });
     const trace = (text: () => string) => {
       const line = `${(queue.nowUs / 1000).toFixed(2)} ms  ${text()}`;
       this.#hash.update(line);
       onTrace?.(line);
     };
-    this.#world = { seed, queue, network, checker, machines: new Map(), trace };
+    this.#world = { seed, queue, network, checker, leases, machines: new Map(), trace };
     enterWorld(this.#world);
-    this.#members = this.#newMembers(dice);
+    this.#isMixed = !run.faults && dice.chance(0.2);
+    const accepted = new Set<string>();
+    this.#members = this.#newMembers(dice, new StateChecker(checker, accepted));
     const clock = (): MachineClock => ({
       rate: dice.pick([0.98, 1, 1, 1.02]),
       offsetMs: dice.pick([0, 0, -2_000, 5_000]),
+      bootedUs: 0,
     });
-    const nodeLostMs = LEASE_MS * dice.pick(LOST_SHARES);
-    const settings = () => ({ directory: folder, clock: clock(), leaseMs: LEASE_MS, nodeLostMs });
-    this.#masters = [...this.#members.members.values()].map(
-      (member) => new SimulatedMaster(this.#world, member, settings()),
-    );
+    const disk = () => ({ maxUs: CALM.fileUs, isFull: false });
+    const times = dice.pick(LEASES);
+    this.#masters = [...this.#members.members.values()].map((member) => {
+      if (this.#isMixed) member.newest = NEWEST_VERSION - 1;
+      const own = { directory: folder, clock: clock(), disk: disk() };
+      return new SimulatedMaster(this.#world, member, { ...own, ...times });
+    });
     const addresses = this.#masters.map(({ name }) => `${name}:${MASTER_PORT}`);
     this.#workers = Array.from({ length: run.faults ? 4 : dice.whole(1, 5) }, (_, at) => {
       const name = `w${at + 1}`;
       const directory = join(folder, name);
       mkdirSync(directory);
-      const machine = new WorkerMachine(this.#world, name, directory, clock());
+      const parts = { directory, clock: clock(), disk: disk() };
+      const machine = new WorkerMachine(this.#world, name, parts);
       this.#world.machines.set(name, machine);
       return new WorkerInSimulation(this.#world, machine, addresses);
     });
-    this.#clients = new JobClients(this.#world, this.#masters, MEAN_GAP_US / this.#workers.length);
+    this.#clients = new JobClients(this.#world, this.#masters, {
+      meanGapUs: MEAN_GAP_US / this.#workers.length,
+      accepted,
+      quotaGpus: dice.pick([undefined, 2, 4]),
+    });
     this.#faults = new ClusterFaults(this.#world, {
       masters: this.#masters,
       workers: this.#workers,
       raft: this.#members.network,
       chosen: run.faults,
+      // Cluster versions before FENCES_BY_LEADER fence by the leader's clock.
+      excluded: [...(run.without ?? []), ...(this.#isMixed ? (["clockJump"] as const) : [])],
     });
   }
 
@@ -151,19 +184,19 @@ class ClusterSimulation {
     try {
       for (const { member } of this.#masters) member.start();
       await queue.run(() => hasEnded() || this.#leader() !== undefined);
-      this.#leader()?.process?.run(() => void this.#leader()?.plane?.raiseVersion());
+      this.#look();
+      if (this.#isMixed) this.#upgradeLater(seconds);
       for (const worker of this.#workers) worker.start();
       this.#clients.start();
       this.#faults.start();
+      this.#faultsUs = queue.nowUs;
       const endUs = queue.nowUs + seconds * 1_000_000;
       await queue.run(() => hasEnded() || queue.nowUs >= endUs);
       this.#clients.stop();
       this.#faults.endAll();
       this.#isOver = true;
       const healUs = queue.nowUs + HEAL_SECONDS * 1_000_000;
-      await queue.run(
-        () => hasEnded() || this.#allEnded() || this.#isStill() || queue.nowUs >= healUs,
-      );
+      await queue.run(() => hasEnded() || this.#hasSettled() || queue.nowUs >= healUs);
       if (!hasEnded()) this.#checkEnd();
       if (!hasEnded()) await this.#checkLogs(hasEnded);
     } catch (error) {
@@ -180,12 +213,51 @@ class ClusterSimulation {
     return {
       seed,
       violation: this.#violation,
+      failedAtSeconds: (queue.nowUs - this.#faultsUs) / 1_000_000,
       events: queue.count,
       accepted: this.#clients.accepted.size,
       starts: checker.starts,
       faults: this.#faults.counts,
       fingerprint: this.#hash.copy().digest("hex"),
     };
+  }
+
+  /** What only the simulation does in place of the rest of a master, and what it asks of the leader. */
+  #look(): void {
+    const leader = this.#leader();
+    if (leader?.process && !leader.process.isPaused) leader.process.run(() => this.#ask(leader));
+    this.#world.queue.after(LOOK_US, () => this.#look());
+  }
+
+  #ask(leader: SimulatedMaster): void {
+    const newest = this.#masters.map(({ member }) => member.newest ?? NEWEST_VERSION);
+    const version = Math.min(...newest);
+    const { plane } = leader;
+    if (plane && plane.version < version) plane.raiseVersion(version).catch(() => undefined);
+    leader.unexplained(this.#open()).then(
+      (ids) => this.#judgeWaiting(ids),
+      () => undefined,
+    );
+  }
+
+  /** A job that was to start in the next moment has no reason, but not for long. */
+  #judgeWaiting(ids: readonly string[]): void {
+    const silent = ids.filter((id) => this.#unexplained.includes(id));
+    this.#world.checker.demand(silent.length === 0, "a waiting job says why", () => silent.join());
+    this.#unexplained = ids;
+  }
+
+  #upgradeLater(seconds: number): void {
+    const { queue, seed } = this.#world;
+    const dice = new Dice(seed, "upgrade");
+    for (const { member } of this.#masters) {
+      queue.after(dice.between(0, seconds * 1_000_000), () => {
+        member.newest = undefined;
+        member.wake();
+        member.crash();
+        member.start();
+      });
+    }
   }
 
   get #violation(): Violation | undefined {
@@ -207,6 +279,14 @@ class ClusterSimulation {
       const job = state.jobs.get(id);
       return !job || !isTerminal(job.state);
     });
+  }
+
+  /** Looked at now and then, not at each event. */
+  #hasSettled(): boolean {
+    const { nowUs } = this.#world.queue;
+    if (nowUs < this.#settleUs) return false;
+    this.#settleUs = nowUs + SETTLE_US;
+    return this.#allEnded() || this.#isStill();
   }
 
   #isStill(): boolean {
@@ -268,7 +348,7 @@ class ClusterSimulation {
     await queue.run(() => isDone || hasEnded());
   }
 
-  #newMembers(dice: Dice): MemberWorld {
+  #newMembers(dice: Dice, states: StateChecker): MemberWorld {
     const { seed } = this.#run;
     const { queue, trace } = this.#world;
     const members = new Map<number, SimulatedMember>();
@@ -281,7 +361,7 @@ class ClusterSimulation {
       network,
       checker: new ClusterSafetyChecker(),
       members,
-      bug: undefined,
+      bug: raftBug(this.#run.bug),
       settings: {
         tickUs: 50_000,
         electionTicks: dice.whole(5, 12),
@@ -291,6 +371,7 @@ class ClusterSimulation {
         segmentBytes: 256 * 1024,
       },
       isOver: () => this.#isOver,
+      watch: (control) => states.applied(control),
       trace,
     };
     const names = Array.from({ length: dice.pick([1, 3, 3, 3]) }, (_, at) => `m${at + 1}`);

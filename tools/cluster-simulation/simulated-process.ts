@@ -5,8 +5,6 @@ import type { EventQueue } from "@heddle/simulation/event-queue";
 
 /** Wall-clock time at the start of every run, so that runs of one seed are equal. */
 const EPOCH_MS = Date.UTC(2026, 0, 1);
-/** The latency of one operation on a file. */
-const MAX_FILE_US = 2_000;
 
 const current = new AsyncLocalStorage<SimulatedProcess>();
 const real = { setTimeout, clearTimeout };
@@ -20,6 +18,15 @@ export function here(): SimulatedProcess | undefined {
 export interface MachineClock {
   readonly rate: number;
   offsetMs: number;
+  /** When the machine started, in microseconds of true time. */
+  bootedUs: number;
+}
+
+/** A machine's disk, but for what is on it. */
+export interface MachineDisk {
+  /** The longest operation; most are much shorter. */
+  maxUs: number;
+  isFull: boolean;
 }
 
 /**
@@ -33,6 +40,7 @@ export class SimulatedProcess {
   readonly queue: EventQueue;
   readonly dice: Dice;
   readonly clock: MachineClock;
+  readonly disk: MachineDisk;
   /** Called at its end, however it ends. */
   readonly onEnd = new Set<() => void>();
   /** Open files, which the system closes at its end. */
@@ -45,13 +53,19 @@ export class SimulatedProcess {
   constructor(
     name: string,
     machine: string,
-    parts: { readonly queue: EventQueue; readonly dice: Dice; readonly clock: MachineClock },
+    parts: {
+      readonly queue: EventQueue;
+      readonly dice: Dice;
+      readonly clock: MachineClock;
+      readonly disk: MachineDisk;
+    },
   ) {
     this.name = name;
     this.machine = machine;
     this.queue = parts.queue;
     this.dice = parts.dice;
     this.clock = parts.clock;
+    this.disk = parts.disk;
   }
 
   get isPaused(): boolean {
@@ -60,11 +74,23 @@ export class SimulatedProcess {
 
   /** Milliseconds since the machine's start. */
   monotonicMs(): number {
-    return (this.queue.nowUs / 1000) * this.clock.rate;
+    return monotonicMs(this.queue, this.clock);
+  }
+
+  /** Since the machine's start, sleep included. */
+  uptimeMs(): number {
+    return this.monotonicMs();
   }
 
   wallMs(): number {
-    return EPOCH_MS + this.clock.offsetMs + this.monotonicMs();
+    const { rate, offsetMs } = this.clock;
+    return EPOCH_MS + offsetMs + (this.queue.nowUs / 1000) * rate;
+  }
+
+  /** Throws where the machine's disk has no room. */
+  takeRoom(): void {
+    if (!this.disk.isFull) return;
+    throw Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
   }
 
   run<T>(work: () => T): T {
@@ -78,7 +104,7 @@ export class SimulatedProcess {
 
   /** Resolves after the latency of a file operation. */
   fileLatency(): Promise<void> {
-    return new Promise((resolve) => this.after(this.dice.skewed(20, MAX_FILE_US), resolve));
+    return new Promise((resolve) => this.after(this.dice.skewed(20, this.disk.maxUs), resolve));
   }
 
   pause(): void {
@@ -109,6 +135,11 @@ export class SimulatedProcess {
     if (this.#isPaused) this.#pending.push(work);
     else this.run(work);
   }
+}
+
+/** Milliseconds since the start of a machine with that clock. */
+export function monotonicMs({ nowUs }: EventQueue, { rate, bootedUs }: MachineClock): number {
+  return ((nowUs - bootedUs) / 1000) * rate;
 }
 
 /** A timer of a simulated process; Node's interface of a timer. */

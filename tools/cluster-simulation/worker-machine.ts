@@ -3,17 +3,24 @@ import { Dice } from "@heddle/simulation/dice";
 import type { TaskEnd } from "../../apps/worker/src/tasks/executors/executor.ts";
 import type { Checker } from "./checker.ts";
 import type { RunningTask, TaskMachine } from "./running-task.ts";
-import type { MachineClock, SimulatedProcess } from "./simulated-process.ts";
+import {
+  type MachineClock,
+  type MachineDisk,
+  monotonicMs,
+  type SimulatedProcess,
+} from "./simulated-process.ts";
 import type { ClusterWorld } from "./world.ts";
 
 /** Between two lines of a task's output, at most. */
 const MAX_LINE_US = 400_000;
+const MAX_LINE_BYTES = 10_000;
 
 /** A machine of a worker: its clock, its disk and the programs of tasks. */
 export class WorkerMachine implements TaskMachine {
   readonly name: string;
   readonly directory: string;
   readonly clock: MachineClock;
+  readonly disk: MachineDisk;
   readonly tasks = new Map<string, RunningTask>();
   readonly #world: ClusterWorld;
   readonly #dice: Dice;
@@ -24,17 +31,34 @@ export class WorkerMachine implements TaskMachine {
   /** Called at the end of a task, with its key. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  constructor(world: ClusterWorld, name: string, directory: string, clock: MachineClock) {
+  constructor(
+    world: ClusterWorld,
+    name: string,
+    parts: {
+      readonly directory: string;
+      readonly clock: MachineClock;
+      readonly disk: MachineDisk;
+    },
+  ) {
     this.#world = world;
     this.name = name;
-    this.directory = directory;
-    this.clock = clock;
+    this.directory = parts.directory;
+    this.clock = parts.clock;
+    this.disk = parts.disk;
     this.#checker = world.checker;
     this.#dice = new Dice(world.seed, `programs of ${name}`);
   }
 
   get nowMs(): number {
-    return (this.#world.queue.nowUs / 1000) * this.clock.rate;
+    return monotonicMs(this.#world.queue, this.clock);
+  }
+
+  /** The machine loses power and starts again: all of its programs are gone. */
+  reboot(): void {
+    this.guard(undefined);
+    for (const key of this.tasks.keys()) this.kill(key, "SIGKILL");
+    this.tasks.clear();
+    this.clock.bootedUs = this.#world.queue.nowUs;
   }
 
   start(
@@ -46,13 +70,16 @@ export class WorkerMachine implements TaskMachine {
     this.tasks.set(task.key, running);
     this.#world.trace(() => `${this.name}: ${task.key} runs`);
     this.#checker.taskStarts(running);
+    this.#world.leases.started(this.name, task.key);
     const endUs = this.#world.queue.nowUs + runUs;
     let line = 0;
     const step = () => {
       if (running.end) return;
-      const text = `${task.key} line ${line++}\n`;
-      running.output.push(text);
-      appendFileSync(stdout, text);
+      const text = `${task.key} line ${line++}${"-".repeat(this.#padding())}\n`;
+      if (!this.disk.isFull) {
+        running.output.push(text);
+        appendFileSync(stdout, text);
+      }
       if (this.#world.queue.nowUs >= endUs) return this.#end(running, this.#exit());
       this.#world.queue.after(this.#dice.between(1_000, MAX_LINE_US), step);
     };
@@ -80,6 +107,11 @@ export class WorkerMachine implements TaskMachine {
       if (guard !== this.#guards || this.#guardedUntilMs === undefined) return;
       for (const key of this.tasks.keys()) this.kill(key, "SIGKILL");
     });
+  }
+
+  /** Most lines are short; some fill a message. */
+  #padding(): number {
+    return this.#dice.chance(0.03) ? this.#dice.whole(0, MAX_LINE_BYTES) : 0;
   }
 
   /** Some programs fail. */

@@ -18,6 +18,8 @@ export class WorkerInSimulation {
   readonly #masters: readonly string[];
   #process: SimulatedProcess | undefined;
   #starts = 0;
+  /** Its machine is gone for good. */
+  isGone = false;
 
   constructor(world: ClusterWorld, machine: WorkerMachine, masters: readonly string[]) {
     this.#world = world;
@@ -30,11 +32,11 @@ export class WorkerInSimulation {
   }
 
   start(): void {
-    if (this.#process?.isAlive) return;
+    if (this.#process?.isAlive || this.isGone) return;
     const { queue, seed } = this.#world;
-    const { name, clock } = this.machine;
+    const { name, clock, disk } = this.machine;
     const dice = new Dice(seed, `worker ${name} ${this.#starts++}`);
-    const process = new SimulatedProcess(name, name, { queue, dice, clock });
+    const process = new SimulatedProcess(name, name, { queue, dice, clock, disk });
     this.#process = process;
     process
       .run(() => this.#run())

@@ -1,5 +1,6 @@
 import type { EventQueue } from "@heddle/simulation/event-queue";
 import type { Checker } from "./checker.ts";
+import type { LeaseOracle } from "./lease-oracle.ts";
 import type { Network } from "./network.ts";
 import type { TaskMachine } from "./running-task.ts";
 import type { SimulatedProcess } from "./simulated-process.ts";
@@ -10,6 +11,7 @@ export interface ClusterWorld {
   readonly queue: EventQueue;
   readonly network: Network;
   readonly checker: Checker;
+  readonly leases: LeaseOracle;
   readonly machines: Map<string, TaskMachine>;
   readonly trace: (text: () => string) => void;
 }

@@ -11,14 +11,18 @@ const PIECE_LENGTH = 2048;
 
 /** The real replicated control state as the state machine of a simulated member. */
 export class SimulatedMachine implements StateMachine<ControlReply> {
-  control = new ReplicatedControl();
+  readonly control: ReplicatedControl;
   /** Called with each applied entry, or with undefined where a snapshot has replaced the state. */
   onEntry: ((entry: LogCommand | undefined) => void) | undefined;
+  /** Called with the state after each entry, from the machine's first one on. */
+  watch: ((control: ReplicatedControl) => void) | undefined;
   readonly #onApplied: AppliedWatcher;
   /** For self-tests: forgets that requests were applied before. */
   readonly #forgetsRequests: boolean;
 
-  constructor(onApplied: AppliedWatcher, forgetsRequests: boolean) {
+  /** `newest`: the highest cluster version of its build; this one's if undefined. */
+  constructor(onApplied: AppliedWatcher, forgetsRequests: boolean, newest?: number) {
+    this.control = new ReplicatedControl(newest);
     this.#onApplied = onApplied;
     this.#forgetsRequests = forgetsRequests;
   }
@@ -27,6 +31,7 @@ export class SimulatedMachine implements StateMachine<ControlReply> {
     const replies = commands.map(({ index, data }) => {
       const entry = this.#decode(data);
       const reply = this.control.apply(entry, index);
+      this.watch?.(this.control);
       this.onEntry?.(entry);
       const { commands: count } = this.control;
       if (count % HASH_EVERY === 0) this.#onApplied(count, index, () => this.control.hash);

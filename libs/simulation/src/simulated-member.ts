@@ -2,6 +2,7 @@ import { type AppError, toAppError } from "@heddle/base/errors";
 import type { Member, OutgoingSnapshot, Transport } from "@heddle/consensus/ports";
 import { RaftReplica } from "@heddle/consensus/replica/raft-replica";
 import type { ControlReply } from "@heddle/control/command";
+import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { Message } from "@heddle/raft/core/message";
 import type { EntryId } from "@heddle/raft/log/entry";
 import { Dice } from "./dice.ts";
@@ -24,6 +25,8 @@ export interface World {
   readonly members: Map<number, SimulatedMember>;
   /** True when no more faults happen and the cluster must heal. */
   readonly isOver: () => boolean;
+  /** Called with a member's state after each entry. */
+  readonly watch?: ((control: ReplicatedControl) => void) | undefined;
   readonly trace: (text: () => string) => void;
 }
 
@@ -57,6 +60,8 @@ export class SimulatedMember {
   state: MemberState = "down";
   replica: RaftReplica<ControlReply> | undefined;
   machine: SimulatedMachine;
+  /** The highest cluster version of its build, from the next start on; this one's if undefined. */
+  newest: number | undefined;
   /** The length of this clock's ticks, as a multiple of a true clock's. */
   clockRate = 1;
   /** The longest disk operation; most are much shorter. */
@@ -286,11 +291,14 @@ export class SimulatedMember {
   }
 
   #newMachine(): SimulatedMachine {
-    const { checker, bug } = this.#world;
-    return new SimulatedMachine(
+    const { checker, bug, watch } = this.#world;
+    const machine = new SimulatedMachine(
       (commands, index, hash) => checker.applied(this.id, commands, index, hash()),
       bug === "lostIdempotency",
+      this.newest,
     );
+    machine.watch = watch;
+    return machine;
   }
 
   #transport(incarnation: number): Transport {

@@ -15,18 +15,26 @@ function answered<T extends Sync>(sync: T) {
   };
 }
 
+function writing<T extends Sync>(sync: T) {
+  const write = answered(sync);
+  return async (...args: Parameters<T>): Promise<ReturnType<T>> => {
+    here()?.takeRoom();
+    return write(...args);
+  };
+}
+
 export const constants = fs.constants;
 export const access = answered(fs.accessSync);
-export const appendFile = answered(fs.appendFileSync);
+export const appendFile = writing(fs.appendFileSync);
 export const chmod = answered(fs.chmodSync);
 export const chown = answered(fs.chownSync);
-export const copyFile = answered(fs.copyFileSync);
+export const copyFile = writing(fs.copyFileSync);
 export const cp = answered(fs.cpSync);
 export const lchown = answered(fs.lchownSync);
 export const link = answered(fs.linkSync);
 export const lstat = answered(fs.lstatSync);
 export const lutimes = answered(fs.lutimesSync);
-export const mkdir = answered(fs.mkdirSync as Sync) as typeof fs.promises.mkdir;
+export const mkdir = writing(fs.mkdirSync as Sync) as typeof fs.promises.mkdir;
 export const mkdtemp = answered(fs.mkdtempSync);
 export const readdir = answered(fs.readdirSync as Sync) as typeof fs.promises.readdir;
 export const readFile = answered(fs.readFileSync as Sync) as typeof fs.promises.readFile;
@@ -40,7 +48,7 @@ export const symlink = answered(fs.symlinkSync);
 export const truncate = answered(fs.truncateSync);
 export const unlink = answered(fs.unlinkSync);
 export const utimes = answered(fs.utimesSync);
-export const writeFile = answered(fs.writeFileSync);
+export const writeFile = writing(fs.writeFileSync);
 
 const FREE_BLOCKS = 2 ** 26;
 
@@ -98,6 +106,7 @@ export class FileHandle {
   }
 
   async write(data: Uint8Array | string, offset?: number, length?: number, position?: number) {
+    here()?.takeRoom();
     await here()?.fileLatency();
     const bytes = typeof data === "string" ? Buffer.from(data) : data;
     const at = offset ?? 0;
@@ -106,6 +115,7 @@ export class FileHandle {
   }
 
   async writev(buffers: readonly Uint8Array[], position?: number) {
+    here()?.takeRoom();
     await here()?.fileLatency();
     return { bytesWritten: fs.writevSync(this.#open, buffers, position), buffers };
   }
@@ -116,6 +126,7 @@ export class FileHandle {
   }
 
   async writeFile(data: string | Uint8Array, options?: BufferEncoding) {
+    here()?.takeRoom();
     await here()?.fileLatency();
     fs.writeFileSync(this.#open, data, options);
   }

@@ -9,7 +9,8 @@ const CORES = 8;
 const MEMORY_BYTES = 64 * 2 ** 30;
 
 export function uptime(): number {
-  return here() ? (here()?.monotonicMs() ?? 0) / 1000 : os.uptime();
+  const process = here();
+  return process ? process.uptimeMs() / 1000 : os.uptime();
 }
 
 export function cpus(): os.CpuInfo[] {

@@ -9,6 +9,7 @@ import type { NodeClaim } from "@heddle/pki/node-name";
 import { type NodeCredentials, requireCaller } from "@heddle/rpc/credentials";
 import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 import type { TicketVerifier } from "@heddle/rpc/job-ticket";
+import { taskSessionMethod } from "@heddle/rpc/proto";
 import type { Listener, SimulatedConnection } from "../network.ts";
 import {
   type ClientCall,
@@ -140,7 +141,8 @@ class SimulatedServer implements Listener {
     );
     intercepting.start({
       onReceiveMetadata: (checked) => {
-        accepted = new ServerCall(found.method, checked, connection, client);
+        const watch = path === taskSessionMethod.path ? this.#followLease() : undefined;
+        accepted = new ServerCall(found.method, checked, connection, client, watch);
       },
       onReceiveMessage: () => undefined,
       onReceiveHalfClose: () => undefined,
@@ -151,6 +153,12 @@ class SimulatedServer implements Listener {
     calls?.add(accepted);
     accepted.once("close", () => calls?.delete(accepted as ServerCall));
     return accepted;
+  }
+
+  #followLease() {
+    const { leases, machines } = worldOf(this.process);
+    const machine = machines.get(this.process.machine);
+    return machine && leases.follow(machine.name, machine.clock);
   }
 
   /** Calls the handler, which for a call without a stream of requests has waited for its request. */

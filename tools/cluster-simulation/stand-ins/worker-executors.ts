@@ -11,7 +11,7 @@ import { worldOf } from "../world.ts";
 
 /** Runs of tasks: most are short, and some are longer than the longest lease. */
 const SHORT_RUN_US = 3_000_000;
-const MAX_RUN_US = 40_000_000;
+const MAX_RUN_US = 20_000_000;
 const LONG_SHARE = 0.25;
 
 /** The executors of a simulated worker: programs are events of its machine. */
