@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { acrobot } from "./acrobot.ts";
 import { cartPole } from "./cart-pole.ts";
 import type { Environment } from "./environment.ts";
+import { ENVIRONMENTS } from "./environments.ts";
 import { mountainCar } from "./mountain-car.ts";
 import { pendulum } from "./pendulum.ts";
 import { VectorEnvironment } from "./vector-environment.ts";
@@ -135,4 +136,13 @@ test("vector environment: the greatest reward is absolute, of all worlds and ste
   worlds[1]?.restore?.([0, 0]);
   vector.step(Float32Array.of(0, 0));
   expect(vector.greatestReward).toBeCloseTo(greatest, 6);
+});
+
+test("environments: each is found by its name, and is another at each call", () => {
+  const names = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "Pendulum-v1"];
+  expect([...ENVIRONMENTS.keys()]).toEqual(names);
+  for (const [name, make] of ENVIRONMENTS) {
+    expect(make().name).toBe(name);
+    expect(make()).not.toBe(make());
+  }
 });
