@@ -57,6 +57,14 @@ describe("embedded limits", () => {
     expect(limits.runningOf(KEY)).toBe(0);
   });
 
+  it("spend: a call that costs nothing passes where more than the budget is spent", () => {
+    const { limits } = setUp();
+    held(limits.admit([PROJECT])).finish({ tokens: 0, spend: 501 });
+    const call = held(limits.admit([PROJECT]));
+    expect(call.reserve({ tokens: 1, spend: 1 })).toMatchObject({ limitedBy: "spend" });
+    expect(call.reserve({ tokens: 1, spend: 0 })).toBeUndefined();
+  });
+
   it("tokens and spend: reserved of all subjects, or of none of them", () => {
     const { limits, left, spend } = setUp();
     const hold = held(limits.admit([KEY, PROJECT]));
