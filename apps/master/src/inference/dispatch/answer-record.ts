@@ -61,7 +61,9 @@ export class AnswerRecord {
     const { echo, topLogprobs } = request;
     const hasPrompt = this.#once.has("prompt");
     if (this.#hasText) {
-      return this.#isComplete ? { ...request, echo: false, sent: this.#choices } : undefined;
+      if (!this.#isComplete) return undefined;
+      const sent = this.#choices.map((choice) => ({ ...choice, tokens: [...choice.tokens] }));
+      return { ...request, echo: false, sent };
     }
     // The scores of a prompt come in parts.
     if (hasPrompt && topLogprobs !== undefined) return undefined;

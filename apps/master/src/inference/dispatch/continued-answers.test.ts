@@ -68,7 +68,7 @@ test("continued answer: choices that have finished stay so", async () => {
   await readAll(call);
   expect((second.asked[0] as GenerateRequest).sent).toMatchObject([
     { tokens: [1], isFinished: true },
-    { tokens: [2, 3], isFinished: true },
+    { tokens: [2], isFinished: false },
   ]);
 });
 

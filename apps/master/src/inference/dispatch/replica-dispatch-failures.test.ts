@@ -1,3 +1,4 @@
+import { held } from "@heddle/base/testing/held";
 import type { EngineEvent } from "@heddle/contracts/engine";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
@@ -212,11 +213,16 @@ test.each(["engine_failed", "server_error"] as const)(
     const replica = new ScriptedReplica("a");
     const crash = [STARTED, failed(code)];
     replica.answers = [crash, crash, crash, [STARTED, DONE]];
-    const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
+    const { start, change } = dispatchOver([replica], { maxWaitMs: 9_000 });
     for (let failures = 0; failures < 3; failures++) {
       const call = start();
       await soon();
-      expect(await read(call)).toEqual(["started", "failed"]);
+      const types = held(read(call));
+      await soon();
+      // The engine runs: no other will continue the answer.
+      replica.reports += 2;
+      await change();
+      expect(await types).toEqual(["started", "failed"]);
     }
     const probe = start();
     await pass(999);
@@ -254,7 +260,7 @@ test("dispatch: refusals and cancelled answers open no circuit", async () => {
 
 test("dispatch: a cancelled answer does not reset the count of failures", async () => {
   const replica = new ScriptedReplica("a");
-  const crash = [STARTED, failed("engine_failed")];
+  const crash = [STARTED, failed("server_error")];
   replica.answers = [crash, crash, [STARTED, failed("cancelled")], crash, [STARTED, DONE]];
   const { start } = dispatchOver([replica], { maxWaitMs: 9_000 });
   for (let calls = 0; calls < 4; calls++) {
@@ -290,7 +296,7 @@ test("dispatch: each failed engine counts by its own node's reports", async () =
 
 /** A replica whose circuit three failures have opened. */
 async function takenOut(start: ReturnType<typeof dispatchOver>["start"], replica: ScriptedReplica) {
-  replica.answers = Array.from({ length: 3 }, () => [STARTED, failed("engine_failed")]);
+  replica.answers = Array.from({ length: 3 }, () => [STARTED, failed("server_error")]);
   for (let failures = 0; failures < 3; failures++) {
     const call = start();
     await soon();
