@@ -9,8 +9,8 @@ const MAX_REMEMBERED = 4_096;
 class WatchedCore {
   term = 0;
   #now = 0;
-  /** When each unanswered read arrived. */
-  readonly #reads = new Map<string, number>();
+  /** When each unanswered read arrived, and arrived again: each arrival is answered, in order. */
+  readonly #reads = new Map<string, number[]>();
   /** When each context of a heartbeat was first sent. */
   readonly #sent = new Map<string, number>();
   /** The latest first sending of a context that each member has answered. */
@@ -23,7 +23,9 @@ class WatchedCore {
   }
 
   read(read: string): void {
-    if (!this.#reads.has(read)) keep(this.#reads, read, ++this.#now);
+    const arrivals = this.#reads.get(read);
+    if (arrivals) arrivals.push(++this.#now);
+    else keep(this.#reads, read, [++this.#now]);
   }
 
   send(context: string): void {
@@ -40,9 +42,10 @@ class WatchedCore {
    * read.
    */
   confirmers(read: string): ReadonlySet<number> | undefined {
-    const at = this.#reads.get(read);
+    const arrivals = this.#reads.get(read);
+    const at = arrivals?.shift();
     if (at === undefined) return undefined;
-    this.#reads.delete(read);
+    if (arrivals?.length === 0) this.#reads.delete(read);
     return new Set([...this.#answered].filter(([, answered]) => answered > at).map(([id]) => id));
   }
 }
@@ -113,8 +116,8 @@ export class ReadChecker {
   }
 }
 
-function keep(map: Map<string, number>, key: string, at: number): void {
-  map.set(key, at);
+function keep<T>(map: Map<string, T>, key: string, value: T): void {
+  map.set(key, value);
   const [oldest] = map.keys();
   if (map.size > MAX_REMEMBERED && oldest !== undefined) map.delete(oldest);
 }

@@ -42,6 +42,10 @@ async function firstCaught(bug: SeededBug) {
 }
 
 describe("a cluster under faults", () => {
+  it("answers a read that arrives several times for each of its arrivals", async () => {
+    await runSeed(221_170_418);
+  });
+
   // holds: sim-properties
   it(`keeps every property and heals, for ${SEEDS} seeds, some of them random`, {
     timeout: 900_000,
