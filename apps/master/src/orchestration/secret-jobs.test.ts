@@ -30,6 +30,16 @@ const run = (name: string, command: string) =>
 const PRINTED = String.raw`printf '%s' "$TOKEN" | od -An -v -tx1 | tr -d ' \n'`;
 const hex = (text: string) => Buffer.from(text).toString("hex");
 
+/** Undefined for a file that the cluster has removed since it was listed. */
+function bytesOf(path: string): Buffer | undefined {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
 /** Files of the cluster that hold one of the texts, but for the task's own output. */
 function holders(...texts: readonly string[]): string[] {
   const { folder } = cluster.masters;
@@ -37,8 +47,8 @@ function holders(...texts: readonly string[]): string[] {
   return entries.flatMap((entry) => {
     const path = join(entry.parentPath, entry.name);
     if (!entry.isFile() || /\/(logs|task-logs)\//.test(path)) return [];
-    const bytes = readFileSync(path);
-    return texts.some((text) => bytes.includes(text)) ? [path] : [];
+    const bytes = bytesOf(path);
+    return texts.some((text) => bytes?.includes(text)) ? [path] : [];
   });
 }
 
