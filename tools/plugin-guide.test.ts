@@ -9,7 +9,7 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type ShellBlock, shellBlocks } from "../apps/master/test/shell-blocks.ts";
 
-// The commands of the guide for plugins, as they stand but for the port, in an empty home.
+// The commands of the guide for plugins, unchanged but for the port, in an empty home.
 
 const ROOT = join(import.meta.dirname, "..");
 const PATIENCE_MS = 240_000;

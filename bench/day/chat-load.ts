@@ -14,7 +14,7 @@ export interface ChatOutcome {
 const TRIES = 60;
 const MAX_TOKENS = 48;
 
-/** Streams answers from so many clients at once until the signal aborts. */
+/** Streams answers from this many clients at once until the signal aborts. */
 export async function chatLoad(
   heddle: Heddle,
   model: string,

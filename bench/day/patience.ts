@@ -3,7 +3,7 @@ import { HeddleError } from "@heddle/client/errors";
 
 const PAUSE_MS = 1_000;
 
-/** Tries again while the cluster is away or busy; a refusal (4xx but 408, 409 and 429) is final. */
+/** Tries again while the cluster is unreachable or busy; a refusal (4xx but 408, 409 and 429) is final. */
 export async function untilAnswered<T>(
   tries: number,
   call: () => Promise<T>,

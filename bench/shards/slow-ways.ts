@@ -4,7 +4,7 @@ import { Duplex } from "node:stream";
 export type StageRoute = "hub" | "ring";
 
 /**
- * What carries the frames of `count` stages where each way takes so long. Of a ring the frames take one
+ * What carries the frames of `count` stages where each way takes this long. Of a ring the frames take one
  * way to the next stage, of a hub two.
  */
 export function slowWays(route: StageRoute, count: number, hopMs: number) {

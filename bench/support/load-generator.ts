@@ -81,7 +81,7 @@ class LoadRun {
     };
   }
 
-  /** Ends when its last answer has come after the time is up. */
+  /** Ends with the answer that it awaits when the time is up. */
   async #client(): Promise<void> {
     const connection = new HttpConnection(this.#spec.origin);
     while (performance.now() < this.#measureTo) await this.#exchange(connection);

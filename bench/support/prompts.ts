@@ -6,7 +6,7 @@ const words =
     " ",
   );
 
-/** Text of so many words that the same seed gives again. */
+/** Text of this many words; the same seed gives the same text. */
 export function randomWords(count: number, seed: number): string {
   const random = benchRandom(seed);
   const pick = () => words[Math.floor(random() * words.length)]!;

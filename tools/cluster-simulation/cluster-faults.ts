@@ -31,7 +31,7 @@ const MAX_FAULT_US = 25_000_000;
 /** The mean time between two faults. */
 const MIN_GAP_US = 2_000_000;
 const MAX_GAP_US = 10_000_000;
-/** What a clock is set by: longer than a lease, and than a whole run. */
+/** Changes of a clock: longer than a lease, and than a whole run. */
 const JUMPS_MS = [-3_600_000, -20_000, 20_000, 3_600_000];
 
 /** The delays and disks of a cluster without faults. */
@@ -192,7 +192,7 @@ export class ClusterFaults {
     later(() => process.resume());
   }
 
-  /** From the other masters, and from some of the workers. */
+  /** Cuts the master from the other masters, and from some of the workers. */
   #cutMaster(master: SimulatedMaster, forUs: number): void {
     const { network, queue } = this.#world;
     const others = this.#masters.filter((other) => other !== master);
@@ -236,7 +236,7 @@ export class ClusterFaults {
     });
   }
 
-  /** Of a worker, of the leader, which alone decides, or of all machines, as by a wrong server of time. */
+  /** Changes the clock of a worker, of the leader, or of all machines, as a wrong time server does. */
   #setClock({ machine }: WorkerInSimulation): void {
     const all = [...this.#masters, ...this.#workers.map((each) => each.machine)];
     const byMs = this.#dice.pick(JUMPS_MS);
@@ -245,7 +245,7 @@ export class ClusterFaults {
     }
   }
 
-  /** For good, of one worker of several at most. */
+  /** Ends one worker permanently, at most once a run and never the only one. */
   #loseMachine(worker: WorkerInSimulation): void {
     if (this.#workers.length < 2 || this.#workers.some(({ isGone }) => isGone)) return;
     worker.isGone = true;
@@ -276,7 +276,7 @@ export class ClusterFaults {
     });
   }
 
-  /** Of one follower of two, which must not start on it; the others are a majority. */
+  /** Damages the snapshot of one follower, which must not start on it; the others are a majority. */
   #damageSnapshot({ member }: SimulatedMaster, later: Hit["later"]): void {
     const path = this.#dice.pickIf(member.disk.paths().filter((name) => name.endsWith(".snap")));
     const isLeader = this.#leader()?.member === member;

@@ -78,7 +78,7 @@ export class SimulatedConnection {
     }
   }
 
-  /** Ends it at both sides, each of which notices it after a delay. */
+  /** Ends it on both sides; each side notices it after a delay. */
   break(): void {
     if (this.isBroken) return;
     this.isBroken = true;
@@ -192,7 +192,7 @@ export class Network {
     const isSilent = () =>
       connection.isCut || connection.client.process.isPaused || connection.server.process.isPaused;
     if (!isSilent()) return;
-    // A link that was mended and cut again meanwhile breaks a little early.
+    // A link that was healed and cut again meanwhile breaks a little early.
     this.queue.after(KEEPALIVE_US, () => isSilent() && connection.break());
   }
 }

@@ -1,4 +1,4 @@
-/** Replaces what stands between `<!-- generated: NAME -->` and the next `<!-- end -->` of a page. */
+/** Replaces what is between `<!-- generated: NAME -->` and the next `<!-- end -->` of a page. */
 export function replaceGenerated(page: string, name: string, text: string): string {
   const opening = `<!-- generated: ${name} -->`;
   const start = page.indexOf(opening);

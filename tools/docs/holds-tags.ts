@@ -16,7 +16,7 @@ interface TitledCall {
   readonly isDescribe: boolean;
 }
 
-/** The tags of a file; throws where one stands above no test. */
+/** The tags of a file; throws where one is above no test. */
 export function holdsTags(source: SourceFile): HoldsTag[] {
   const tags = source.comments.flatMap(({ text, start, end, isLine }) => {
     const ids = isLine ? /^\s*holds:(.*)$/.exec(text)?.[1] : undefined;

@@ -55,7 +55,7 @@ export class ReleaseLoad {
     return JSON.parse(this.#release.heddle("cluster status --output json")) as Group;
   }
 
-  /** Resolves with the leader of a group of so many masters. */
+  /** Resolves with the leader of a group of this many masters. */
   groupOf(voters: number): Promise<string> {
     const look = () => {
       const { quorum, leader } = this.group();

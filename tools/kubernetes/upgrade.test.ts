@@ -46,7 +46,7 @@ function holdBack(part: "master" | "worker", count: number): void {
 const buildOf = (pod: string) =>
   k("get", "pod", pod, "--output=jsonpath={.spec.containers[0].image}").split("/")[0];
 
-/** Resolves when so many workers are ready. */
+/** Resolves when this many workers are ready. */
 function readyWorkers(count: number): Promise<string> {
   return untilFound(`${count} ready workers`, () => {
     const text = release.heddle("workers list");

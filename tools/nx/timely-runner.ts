@@ -2,7 +2,7 @@ import { relative } from "node:path";
 import { type RunnerTestFile, TestRunner } from "vitest";
 import LONG_TESTS from "../long-tests.json" with { type: "json" };
 
-/** So much later, the other files are left out too: on a machine that is slower than any known. */
+/** This much later, the other files are left out too: on a machine that is slower than any known. */
 const GRACE_MS = 4 * 60_000;
 
 /** Leaves out the long test files that would begin after HEDDLE_TESTS_UNTIL, and names them. */

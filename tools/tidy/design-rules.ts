@@ -26,7 +26,7 @@ const LARGE_BAGS = new Map([
   ["SamplingOptions", 9],
   ["UpOptions", 15],
 ]);
-/** Its count of attempts starts again whenever bytes have come. */
+/** Their count of attempts starts again whenever bytes were received. */
 const RETRIES = new Set([
   "libs/engines/src/weights/http-download.ts",
   "libs/engines/src/weights/ranges/range-source.ts",

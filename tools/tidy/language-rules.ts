@@ -21,14 +21,20 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bstands? (?:at|in(?! for)|on|for|as|with)\b/i, "is at, is in"],
   [/\bcomes? to (?:its|his|their) end\b|\bcame to (?:its|their) end\b/i, "ends"],
   [/\bhow (?:far|great) (?:it|they) (?:is|are|has|have)\b/i, "its progress, its size"],
-  [/\bso (?:many|great|long|far) (?:bytes|milliseconds|of)\b/i, "this many"],
+  [/\bso (?:many|much|often)\b(?![^.;:]*\bthat\b)/i, "this many, this much, this often"],
+  [/\bso (?:great|long|far) (?:bytes|milliseconds|of)\b/i, "this long"],
+  [
+    /\b(?:has|have|had) (?:not |just )?come\b(?! (?:back|from|with)\b)/i,
+    "was received, has reached",
+  ],
+  [/\bwhere (?:an? |the |its )[\w' ]{2,30} stands\b/i, "its place, its state"],
   [/\b(?:is|are|was|were) over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
   [/\b(?:go(?:es)?|went|going) on\b(?! (?:an?|the|two|each|one|over|\d)\b)/i, "continues"],
   [/\bcalled off\b|\bhung up\b|\bof before\b/i, "cancelled, closed the connection, earlier"],
 ];
 
 /** The same in messages: errors, logs, and what a program prints. */
-const MESSAGE_PHRASES: readonly (readonly [RegExp, string])[] = [
+export const MESSAGE_PHRASES: readonly (readonly [RegExp, string])[] = [
   ...PRIVATE_PHRASES,
   [/\bwithout a word\b/i, "without an error message"],
   [/\bg[ai]ven? (?:it|the (?:call|request|sum)) up\b/i, "cancelled"],

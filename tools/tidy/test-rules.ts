@@ -3,7 +3,7 @@ import { find, isTest, type SyntaxNode, walk } from "./source-file.ts";
 
 // Rules about tests that must hold on a slow machine.
 
-/** That of vitest.config.ts. */
+/** The timeout of vitest.config.ts. */
 const DEFAULT_TIMEOUT_MS = 300_000;
 const TIMED = /^(test|it|describe|(before|after)(All|Each))$/;
 

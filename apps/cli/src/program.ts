@@ -163,7 +163,7 @@ function scalingFlags(command: Command): Command {
   return command
     .option("--min <n>", "fewest replicas when they follow the load (default: 0)")
     .option("--max <n>", "most replicas when they follow the load (default: 1)")
-    .option("--idle-unload <seconds>", "with --min 0: no replica after so long without calls")
+    .option("--idle-unload <seconds>", "with --min 0: no replica after this time without calls")
     .option("--target-queue <calls>", "waiting calls per replica above which there are more")
     .option("--target-ttft <ms>", "time to the first token above which there are more replicas")
     .option("--cool-down <seconds>", "pause between two changes");

@@ -29,7 +29,7 @@ beforeEach(async () => {
 
 type Listed = Readonly<Record<string, unknown>>;
 
-/** Lists show so many copies of the first that the master lists, each under names of its own. */
+/** Lists show this many copies of the master's first entry, each with its own name. */
 async function multiply(path: string, count: number, copy: (at: number) => Listed): Promise<void> {
   const { data } = (await rig.call("GET", path)) as unknown as { readonly data: Listed[] };
   const [row] = data;

@@ -16,7 +16,7 @@ export interface ScrollUse {
 
 /** Steps of a whole list, a screen each at least. */
 const STEPS = 200;
-/** A list that has not grown for so long is at its end, though it is shorter. */
+/** A list that has not grown for this long is at its end, though it is shorter. */
 const PATIENCE_MS = 60_000;
 
 /** Scrolls the element from its beginning to its end, which is so far down once all is read. */

@@ -249,7 +249,7 @@ test("exchanges: tasks of a node share its traffic, and learn that the job has e
   ]);
   expect(await other?.calls.call("initialize", undefined)).toBeUndefined();
   await leader?.calls.call("initialize", undefined);
-  // The servers answer the leader though the other task has not come.
+  // The servers answer the leader although the other task has sent nothing.
   expect(await leader?.calls.call("pullAll", { alone: true })).toMatchObject({ version: 0 });
   const asked = expect(other?.calls.call("pullAll", { alone: true })).rejects.toMatchObject({
     code: "gone",

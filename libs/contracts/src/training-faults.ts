@@ -108,7 +108,7 @@ function stepFaults(config: LanguageModelTraining | SupervisedTraining, fault: A
   const fields = ["local_steps", "warmup_steps", "average_steps", "warm_start_steps"] as const;
   for (const field of fields.filter((name) => config[name] > total)) {
     const use = `use at most total_steps ${total}, not ${config[field]}`;
-    fault(field, `the job ends before so many steps are done: ${use}`);
+    fault(field, `the job ends before that many steps are done: ${use}`);
   }
 }
 
@@ -185,7 +185,7 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   }
   if (config.total_timesteps < batch * tasks) {
     const sizes = `num_envs * num_steps * tasks = ${batch * tasks}`;
-    fault("total_timesteps", `one update takes ${sizes} steps: give at least so many`);
+    fault("total_timesteps", `one update takes ${sizes} steps: give at least that many`);
   }
   if (config.target_kl !== undefined && tasks > 1) {
     const why = "it ends an update's epochs early, which several tasks cannot agree on";

@@ -33,7 +33,7 @@ export class OtlpMetrics {
     this.#timer.unref();
   }
 
-  /** Sends what there is now; a receiver that is away misses it, and gets the sums at the next time. */
+  /** Sends what there is now; a receiver that is unreachable misses it, and gets the sums at the next time. */
   send(): Promise<void> {
     this.#sending ??= this.#send().finally(() => {
       this.#sending = undefined;

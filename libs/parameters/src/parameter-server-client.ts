@@ -42,7 +42,7 @@ export interface ParameterServerClientOptions {
   readonly topkFraction?: number | undefined;
   /** The paths that data may take; all by default. */
   readonly paths?: readonly DataPath[] | undefined;
-  /** How long a server may be away before a call fails; 30 s by default. */
+  /** How long a server may be unreachable before a call fails; 30 s by default. */
   readonly patienceMs?: number | undefined;
 }
 
@@ -52,7 +52,7 @@ export interface ParameterTraffic {
   readonly paths: readonly { readonly pull: string; readonly push: string }[];
   readonly bytesPushed: number;
   readonly bytesPulled: number;
-  /** Calls that were retried because a server was away. */
+  /** Calls that were retried because a server was unreachable. */
   readonly retries: number;
 }
 

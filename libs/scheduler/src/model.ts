@@ -89,7 +89,7 @@ export interface NodeRank {
   readonly rank: number;
 }
 
-/** So many ranks that sums with a node's score are exact. */
+/** The number of ranks: sums with a node's score are exact. */
 export const MAX_NODE_RANK = 100_000;
 
 /** An executor, algorithm, profile or feature that nodes offer, each under its own label. */

@@ -139,5 +139,5 @@ function deadlineError() {
 }
 
 function abandoned(path: string): AppError {
-  return new AppError("cancelled", `the call ${path} was given up before it was sent`);
+  return new AppError("cancelled", `the call ${path} was cancelled before it was sent`);
 }

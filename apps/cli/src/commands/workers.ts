@@ -105,7 +105,7 @@ function gpus({ gpus: devices }: Worker): string {
   ].join(" ");
 }
 
-/** Why it takes none, or those that it runs of those that it takes; masters of earlier versions do not say. */
+/** The tasks that it runs of those that it takes, or why it takes none; empty for earlier masters. */
 function tasks({ jobs, executor_fault: fault }: Worker): string {
   if (fault) return `none: ${fault}`;
   if (!jobs) return "";

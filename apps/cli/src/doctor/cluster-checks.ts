@@ -13,7 +13,7 @@ const TIMEOUT_MS = 3_000;
 const USUAL_LAG = 1_000;
 const FULL_PERCENT = 90;
 const USUAL_SKEW_MS = 1_000;
-/** Certificates bear so much. */
+/** Clocks may differ this much before certificates are refused. */
 const MAX_SKEW_MS = 5 * 60_000;
 const CLOCK_FIX = "Synchronize the clock: `timedatectl set-ntp true`, or chrony.";
 

@@ -281,7 +281,7 @@ function tryLink(from: string, to: string): boolean {
   }
 }
 
-/** Disk space for the start of so many masters; those that exist have their log files. */
+/** Disk space for the start of this many masters; those that exist have their log files. */
 export function neededMiB(dataDir: string, masters: number): number {
   const names = Array.from({ length: masters }, (_, i) => `master-${i + 1}`);
   const fresh = names.filter((name) => !existsSync(join(dataDir, name, "control", "wal")));

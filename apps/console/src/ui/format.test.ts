@@ -33,7 +33,7 @@ test("format: a span has its two largest units", () => {
   ]);
 });
 
-test("format: a time is so long ago, and just now within seconds", () => {
+test("format: a time is shown as its age, and as just now within seconds", () => {
   const now = Date.parse("2026-11-28T04:00:00Z");
   expect(formatAgo("2026-11-28T03:59:58Z", now)).toBe("just now");
   expect(formatAgo("2026-11-28T02:55:00Z", now)).toBe("1 h ago");

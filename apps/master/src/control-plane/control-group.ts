@@ -21,8 +21,8 @@ export interface ControlGroup {
   takeSnapshot(): Promise<void>;
   removeMember(name: string): Promise<void>;
   /**
-   * This master's state as of now or later; `isStale` does without the leader, whose word makes sure
-   * that it holds every change that was answered.
+   * This master's state as of now or later. It holds every change that was answered, which the leader
+   * confirms; with `isStale` the leader is not asked and changes may be missing.
    */
   takeBackup(isStale: boolean): Promise<Backup>;
   /** What this master counted since its start. */
@@ -94,7 +94,7 @@ export interface GroupMember {
   readonly name: string;
   readonly address: string;
   readonly votes: boolean;
-  /** Whether a stream between that master and this one stands. */
+  /** Whether a stream connects that master and this one. */
   readonly connected: boolean;
 }
 

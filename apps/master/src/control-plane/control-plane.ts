@@ -15,7 +15,7 @@ export interface ControlPlane {
   readonly jobs: JobIndex;
   /** What follows from the state's documents; read-only, and another object after a restore. */
   readonly documents: DocumentIndex;
-  /** The log index up to which the state has come. */
+  /** The log index that the state has reached. */
   readonly appliedIndex: number;
   /** The time of the log, which never decreases; absent where there is no log. */
   readonly logTimeMs?: number | undefined;

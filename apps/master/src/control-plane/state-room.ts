@@ -19,7 +19,7 @@ export async function keepStateRoom(
 ): Promise<void> {
   try {
     for await (const _ of every(CHECK_MS, undefined, { signal, ref: false })) {
-      // Without a leader, or with another one, the next look sees what has come of it.
+      // Without a leader, or with another one, the next check sees the result.
       await lower(control, roomMib, log).catch(() => undefined);
     }
   } catch (error) {

@@ -49,7 +49,7 @@ async function tlsFlags(role: string, name: string): Promise<string[]> {
   return ["--tls", "--join-token-file", file];
 }
 
-/** Resolves when the group has so many masters, and all vote. */
+/** Resolves when the group has this many masters, and all vote. */
 async function isOf(voters: number): Promise<void> {
   await eventually(async () => {
     const { masters } = await group.status(group.runningNames[0] ?? "");

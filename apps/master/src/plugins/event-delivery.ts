@@ -10,7 +10,7 @@ import type { SinkEvent } from "@heddle/plugin-kit/points/events";
 
 const DELIVERY_MS = 30_000;
 const RETRY = { baseMs: 500, maxMs: 60_000 };
-/** A position is written at most so often; a restart repeats what came after it. */
+/** A position is written at most this often; a restart repeats what came after it. */
 const KEEP_MS = 1_000;
 
 export interface DeliveryOptions {

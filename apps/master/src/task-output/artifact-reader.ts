@@ -22,7 +22,7 @@ export interface KnownArtifact {
   readonly artifact: ArtifactRecord;
 }
 
-/** Workers that are tried for a second copy if the task's worker is away. */
+/** Workers that are tried for a second copy if the task's worker is unreachable. */
 const MAX_ASKED = 8;
 
 /** Reads the artifacts of tasks: the state lists them, workers have the bytes. */

@@ -15,7 +15,7 @@ const FLUSH_MS = 500;
  * the heap's old generation and soon be garbage there.
  */
 const FLUSH_ROWS = 256;
-/** The sums are written after this many bytes of rows: a start reads at most so many again. */
+/** The sums are written after this many bytes of rows: a start reads at most this many again. */
 const SUMS_EVERY_BYTES = 16 * 2 ** 20;
 
 /**

@@ -18,7 +18,7 @@ import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-
 /** On every job that the operator has submitted. */
 const UID_LABEL = `${RESOURCE_GROUP}/uid`;
 const LIVE = JOB_STATES.filter((state) => !isEnded({ state }));
-/** Progress alone is shown so often. */
+/** Progress alone is shown this often. */
 const PROGRESS_MS = 5_000;
 const CANCELLING_MS = 1_000;
 

@@ -26,7 +26,7 @@ import { DamagedCheckpoints } from "../trainer-errors.ts";
 
 /** How long a task waits for rank 0 to open or restore the shards. */
 const OPEN_PATIENCE_MS = 900_000;
-/** How long a server may be away before a call fails, as for pushes and pulls. */
+/** How long a server may be unreachable before a call fails, as for pushes and pulls. */
 const AWAY_MS = 30_000;
 
 const BACKOFF = { baseMs: 20, maxMs: 1_000 };
@@ -284,7 +284,7 @@ export class JobShards {
     return Math.floor(version / parts / this.#options.plan.pushesPerRound);
   }
 
-  /** Retries while a server is away, as pushes and pulls do. */
+  /** Retries while a server is unreachable, as pushes and pulls do. */
   #persist<Result>(work: () => Promise<Result>): Promise<Result> {
     return retry(work, {
       backoff: BACKOFF,

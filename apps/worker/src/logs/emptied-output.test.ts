@@ -47,7 +47,7 @@ test("truncated output: the rest is shipped, also by the next worker", async () 
   truncateSync(logFile("stdout"));
   writeFileSync(emptied, "");
   leader.unstall();
-  await until("what follows has come", () => leader.log().endsWith("after\n"));
+  await until("what follows was received", () => leader.log().endsWith("after\n"));
   // The leader has tildes for lost bytes.
   const log = leader.log().replace(/~+/, "(gone)\n");
   expect(log.slice(0, 10)).toBe("first\n1\n2\n");

@@ -127,7 +127,7 @@ export class LogShipper {
     signal.addEventListener("abort", cancel, { once: true });
     const { code } = await session.run(onOpen);
     this.#isOlder = code === "invalid_value";
-    // A master may be away for days: no retry may leave anything in memory.
+    // A master may be unreachable for days: no retry may leave anything in memory.
     signal.removeEventListener("abort", cancel);
     this.#wake = undefined;
     peer.close();

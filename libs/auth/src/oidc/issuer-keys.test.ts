@@ -36,7 +36,7 @@ it("issuer keys: concurrent callers share one read", async () => {
   expect(server.reads).toBe(2);
   nowMs += 10 * MINUTE_MS;
   await find(keys, "k1");
-  // What it would read has come before this.
+  // What it would read was received before this.
   await fetch(server.issuer);
   expect(server.reads).toBe(3);
   nowMs += 1;

@@ -7,7 +7,7 @@ import { type Identity, writeIdentity } from "./identity.ts";
 /** Longer than a change that was encoded before the key was agreed on may wait for a leader. */
 const SETTLE_MS = 12_000;
 const AGAIN_MS = 1_000;
-/** So many a master keeps. */
+/** The number that a master keeps. */
 const SNAPSHOTS = 2;
 
 /** The replica's functions that replace its files. */

@@ -38,7 +38,7 @@ export interface ProposalId {
   readonly sequence: number;
 }
 
-/** What stands before a command in an entry's data. */
+/** The header before a command in an entry's data. */
 export const PROPOSAL_HEADER_BYTES = 16;
 
 /** Who proposed, in the first bytes of an entry's data: node u32, incarnation u32, sequence f64, little-endian. */

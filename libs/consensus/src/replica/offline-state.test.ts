@@ -38,7 +38,7 @@ function joins(index: number, id: number, name?: string): Entry {
   return { term: 2, index, ...encodeConfChange({ transition: "auto", changes, context }) };
 }
 
-/** A stopped member's files: entries from 2 on of which it knows that so many are committed. */
+/** A stopped member's files: entries from 2 on, of which it knows this many as committed. */
 async function stopped(entries: readonly Entry[], commit: number): Promise<MemoryFiles> {
   const files = new MemoryFiles();
   const restore = () => Promise.resolve();

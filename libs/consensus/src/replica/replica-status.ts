@@ -2,7 +2,7 @@ import { NO_NODE, type Role } from "@heddle/raft/core/state";
 import type { Status } from "@heddle/raft/raw-node";
 import type { Membership } from "./membership.ts";
 
-/** Where a replica stands, as it knows itself. */
+/** A replica's own view of its state. */
 export interface RaftReplicaStatus {
   readonly id: number;
   readonly role: Role;
@@ -17,7 +17,7 @@ export interface RaftReplicaStatus {
   readonly commit: number;
   readonly applied: number;
   readonly snapshotIndex: number;
-  /** True where it has long not applied what it knows to be committed, or was away and may know nothing of it. */
+  /** True if it lags behind the commit index, or was disconnected and may not know that index. */
   readonly isBehind: boolean;
   readonly members: readonly MemberStatus[];
 }

@@ -1,14 +1,14 @@
 import type { Message } from "@heddle/raft/core/message";
 import type { Status } from "@heddle/raft/raw-node";
 
-/** How far one log has come after another that it must follow. */
+/** What one log must reach of another that it follows, and since when. */
 interface Course {
   /** What it must reach; a new goal is set once it is reached. */
   readonly goal: number;
   readonly sinceTick: number;
 }
 
-/** A goal that is not reached within so many election timeouts is not a hiccup. */
+/** A goal that is not reached within this many election timeouts is no short pause. */
 const PATIENCE_ELECTIONS = 2;
 
 /**

@@ -22,11 +22,11 @@ export class StaleReadGuard {
     return this.#lasts;
   }
 
-  /** So many ticks have passed at once, in which this member did not run. */
+  /** This many ticks have passed at once, in which this member did not run. */
   tick(elapsedTicks: number): void {
     const isNew = elapsedTicks >= this.#longTicks;
     this.#lasts ||= isNew;
-    // What was asked before it went away may have been answered before, too.
+    // Requests from before the pause may have been answered before it, too.
     if (!this.#lasts || (this.#asked && !isNew)) return;
     const asked = this.#ask();
     this.#asked = asked;

@@ -40,7 +40,7 @@ function taker() {
   return { one, log, applier, begun, faults, state, end, settled };
 }
 
-test("snapshot: one is due after so many entries or bytes, and not before", () => {
+test("snapshot: one is due after that many entries or bytes, and not before", () => {
   for (const [index, bytes, count] of [
     [149, 999, 0] as const,
     [150, 0, 1] as const,

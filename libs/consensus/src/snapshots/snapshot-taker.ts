@@ -8,7 +8,7 @@ export interface SnapshotTakerParts {
   readonly snapshotEntries: number;
   /** Bytes of applied entries after which one is due, so that a log of large entries stays small. */
   readonly snapshotBytes: number;
-  /** Runs it between two batches of entries, when the state stands still; resolves after it. */
+  /** Runs it between two batches of entries, when the state does not change; resolves after it. */
   readonly betweenBatches: (run: () => void) => Promise<void>;
   readonly isStopped: () => boolean;
   /** Called with the error of a snapshot that could not be written; the replica ends. */

@@ -152,7 +152,7 @@ export class ReplicaGroup {
     }
   }
 
-  /** Ticks until the condition holds; fails after so many turns. */
+  /** Ticks until the condition holds; fails after this many turns. */
   async until(what: string, condition: () => boolean, turns = 2_000): Promise<void> {
     for (let turn = 0; !condition(); turn++) {
       if (turn >= turns) throw new Error(`it never came true that ${what}`);

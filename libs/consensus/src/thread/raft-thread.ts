@@ -38,7 +38,7 @@ const REQUEST_TICKS = 200;
  * The thread posts its status at least this often, 1 s, so that the main thread detects a hang.
  */
 const ALIVE_TICKS = 20;
-/** A leader with no one to send to or to fear wakes for so many ticks at once: nothing waits for them. */
+/** A leader without followers handles this many ticks at once: nothing waits for them. */
 const TICKS_A_WAKE_ALONE = 4;
 const LOCATE_DEADLINE_MS = 2_000;
 

@@ -49,7 +49,7 @@ export type ThreadCall =
       readonly members: readonly Member[];
     };
 
-/** What the main thread says to the thread. */
+/** Messages of the main thread to the thread. */
 export type ToThread =
   /** Proposals in the form of `packProposals`, with consecutive numbers from `first` on. */
   | { readonly kind: "propose"; readonly first: number; readonly proposals: Uint8Array }
@@ -76,16 +76,16 @@ export type MachineTask =
   | { readonly kind: "restoreNext"; readonly chunk: Uint8Array }
   | { readonly kind: "restoreEnd"; readonly complete: boolean };
 
-/** Where the replica stands, and what its transport knows. */
+/** The state of the replica and of its transport. */
 export interface ThreadStatus extends RaftReplicaStatus {
   readonly nextMemberId: number;
-  /** The members with all that is known of them. */
+  /** The members with their names and addresses. */
   readonly roster: readonly Member[];
   readonly connected: readonly number[];
   readonly counts: ThreadCounts;
 }
 
-/** What the thread says to the main thread; all that comes up in one turn goes in one list. */
+/** Messages of the thread to the main thread; those of one turn are sent as one list. */
 export type FromThread =
   | { readonly kind: "opened"; readonly port: number }
   | { readonly kind: "openFailed"; readonly error: PlainError }
@@ -138,7 +138,7 @@ export function packCommands(commands: readonly Command[]): Uint8Array<ArrayBuff
   return packed;
 }
 
-/** A buffer of its own, all of which will be written: zeros first would be for nothing. */
+/** A new buffer without zeros: all of it will be written. */
 function unfilled(size: number): Uint8Array<ArrayBuffer> {
   return Buffer.allocUnsafeSlow(size);
 }
@@ -146,7 +146,7 @@ function unfilled(size: number): Uint8Array<ArrayBuffer> {
 const LENGTH_BYTES = 4;
 
 /**
- * Commands as the data of entries to be, in one piece that moves between threads and stays in memory
+ * Commands as the data of future entries, in one piece that moves between threads and stays in memory
  * as the entries' own: length u32, then the proposal's id and the command, each.
  */
 export function packProposals(

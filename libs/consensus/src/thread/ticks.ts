@@ -1,6 +1,6 @@
 /** A running source of ticks. */
 export interface Ticks {
-  /** From now on calls back at every so many intervals, with the ticks of all of them together. */
+  /** From now on calls back once per this many intervals, with the ticks of all of them together. */
   wakeEvery(intervals: number): void;
   /** Calls back at once, where at least one interval has passed. */
   catchUp(): void;

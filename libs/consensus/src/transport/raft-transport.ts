@@ -32,7 +32,7 @@ const WARN_AFTER_ATTEMPTS = 8;
 const SNAPSHOT_DEADLINE_MS = 120_000;
 /** A connection on which no hello comes in this time is cut. */
 const HELLO_TIMEOUT_MS = 5_000;
-/** Each side sends something this often; after so many intervals of silence it is cut. */
+/** Each side sends something this often; after this many intervals without data the connection is closed. */
 const PING_EVERY_MS = 1_000;
 const MAX_SILENT_INTERVALS = 5;
 /** What a timer can wait at most; 24 days. */
@@ -128,7 +128,7 @@ export class RaftTransport implements Transport {
     });
   }
 
-  /** The members to which a connection stands. */
+  /** The members that are connected. */
   get connected(): number[] {
     return [...this.#remotes].filter(([, { link }]) => link.connected).map(([id]) => id);
   }

@@ -59,7 +59,7 @@ const scalingSchema = z
       .min(1)
       .max(31_536_000)
       .optional()
-      .describe("With a `min` of 0: without calls for so long, no replica stays."),
+      .describe("With a `min` of 0: without calls for this long, no replica stays."),
     target_queue: z
       .number()
       .min(0)

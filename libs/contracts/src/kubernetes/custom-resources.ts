@@ -22,7 +22,7 @@ const trainingJobSpec = submitJobRequest.omit({ id: true }).extend({
     .min(0)
     .max(31_536_000)
     .optional()
-    .describe("The object is deleted so long after the job's end; absent: never."),
+    .describe("The object is deleted this long after the job's end; absent: never."),
 });
 
 export type TrainingJobSpec = z.input<typeof trainingJobSpec>;

@@ -60,7 +60,7 @@ export function joinSummaries(a: MetricSummary, b: MetricSummary): MetricSummary
   };
 }
 
-/** One line of JSON: a single value stands alone, a summary as [count, min, max, mean]. */
+/** One line of JSON: a single value as a number, a summary as [count, min, max, mean]. */
 export function writeMetricRecord({ first, last, values, total, offset }: MetricRecord): string {
   const written = Object.entries(values).map(([name, { count, min, max, mean }]) => [
     name,

@@ -40,7 +40,7 @@ export const INTEGER_FORMATS = new Map<unknown, readonly [least: number, most: n
   ),
 );
 
-/** The greatest double of so many bits. */
+/** The greatest double of this many bits. */
 function greatest(bits: number): number {
   return 2 ** bits - 2 ** Math.max(0, bits - 53);
 }

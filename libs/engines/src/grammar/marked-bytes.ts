@@ -1,6 +1,6 @@
 import type { Dfa } from "./program.ts";
 
-/** In no UTF-8 text: it stands before the spelling of a control token, which is no such text. */
+/** The byte before the spelling of a control token; no UTF-8 text has it. */
 export const MARK_BYTE = 0xff;
 
 /** How grammars spell a control token. */

@@ -11,7 +11,7 @@ export interface GrammarFrame {
   readonly depth: number;
 }
 
-/** Where a text has come to in a grammar. Equal ones are one object while they are kept. */
+/** The state of a text in a grammar. Equal states are one object while they are kept. */
 export class MatchState {
   readonly frames: readonly GrammarFrame[];
   /** Whether the text may end here. */
@@ -122,7 +122,7 @@ export function areElements(program: GrammarProgram, states: readonly MatchState
   });
 }
 
-/** Whether a text that has come to the state may still be in the part. */
+/** Whether a text in the state may still be in the part. */
 export function isWithin({ frames }: MatchState, part: GrammarFrame): boolean {
   return frames.some(({ next }) => {
     let frame = next;

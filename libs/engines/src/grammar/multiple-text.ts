@@ -29,7 +29,7 @@ export function isMultipleOf(value: number, step: number): boolean {
   return at(a) % at(b) === 0n;
 }
 
-/** Digits so far: their remainder, and how many stand behind the point (-1 before it). */
+/** Digits so far: their remainder, and how many are behind the point (-1 before it). */
 interface Place {
   readonly remainder: number;
   readonly behind: number;

@@ -10,7 +10,7 @@ export interface TextMask {
   readonly exits: Int32Array;
 }
 
-/** So few tokens are kept as a list. */
+/** Up to this many tokens are kept as a list. */
 const MAX_LISTED = 256;
 const NOWHERE = -1;
 

@@ -5,7 +5,7 @@
 export interface TokenTrie {
   readonly bytes: Uint8Array;
   readonly ends: Int32Array;
-  /** At which byte of its tokens a node stands, from 0 on. */
+  /** The depth of each node: the byte of its tokens, from 0 on. */
   readonly depths: Uint16Array;
   /** The tokens of node i are tokens[firsts[i]] up to tokens[firsts[i + 1]]. */
   readonly firsts: Int32Array;

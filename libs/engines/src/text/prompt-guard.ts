@@ -7,7 +7,7 @@ export type PromptPart = number | string;
 const OPEN = "\uE0F0";
 const CLOSE = "\uE0F1";
 
-/** Where the text of a control token stands. */
+/** The place of a control token's text. */
 interface Found {
   readonly at: number;
   readonly text: string;

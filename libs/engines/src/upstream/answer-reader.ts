@@ -56,7 +56,7 @@ export class AnswerReader {
     );
   }
 
-  /** Whether anything of the answer has come. */
+  /** Whether any part of the answer was received. */
   get isStarted(): boolean {
     return this.#isStarted;
   }

@@ -101,7 +101,7 @@ export class EchoedPrompt {
       if (!text.startsWith(wanted)) throw garbage("another text than the prompt in its place");
       return wanted.length;
     }
-    // No token of the prompt's own begin stands before it: the first has no score.
+    // The prompt's first token has no score: no token precedes it.
     const first = before === 0 && tokens > 0 ? logprobs[0]?.logprob : Number.NaN;
     if (!Number.isNaN(first)) throw garbage("an answer in place of its prompt");
     if (tokens === 0) return 0;

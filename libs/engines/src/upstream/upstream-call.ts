@@ -30,7 +30,7 @@ export class UpstreamCall {
     this.#spec = spec;
   }
 
-  /** Whether anything of the answer has come: then a repetition might not be the same. */
+  /** Whether any part of the answer was received: a repeated call could give another answer. */
   get isStarted(): boolean {
     return this.#isStarted;
   }

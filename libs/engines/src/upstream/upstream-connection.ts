@@ -101,7 +101,7 @@ async function readStart(body: Readable): Promise<string> {
       if (bytes >= MAX_ERROR_BYTES) break;
     }
   } catch {
-    // What has come says what there is to say.
+    // The part that was received is the message.
   }
   return Buffer.concat(chunks).toString("utf8");
 }

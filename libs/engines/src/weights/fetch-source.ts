@@ -36,7 +36,7 @@ export type ArtifactBytes = (
   signal: AbortSignal,
 ) => AsyncIterable<Uint8Array>;
 
-/** The bytes of an object of a bucket from an offset on, all or so many. Throws an AppError. */
+/** The bytes of an object of a bucket from an offset on, all or this many. Throws an AppError. */
 export type ObjectBytes = (
   object: ObjectName,
   offset: number,

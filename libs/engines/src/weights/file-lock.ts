@@ -12,7 +12,7 @@ interface Owner {
 
 const POLL_MS = 200;
 const HEARTBEAT_MS = 2_000;
-/** A lock whose owner has not touched it for so long is dead: the owner's machine is gone. */
+/** A lock whose owner has not touched it for this long is dead: the owner's machine is gone. */
 const STALE_MS = 30_000;
 
 /**

@@ -17,7 +17,7 @@ export interface PullLimits {
   readonly maxBytes: number;
   /** For the whole pull, over all sources. */
   readonly maxPullMs: number;
-  /** Of a file that is read without being stored: after so many the progress is kept. */
+  /** Of a file that is read without being stored: after this many the progress is kept. */
   readonly keepAfterBytes: number;
 }
 

@@ -46,7 +46,7 @@ export class OtlpReceiver {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The span of a trace with such a name, once it has come. */
+  /** The span of a trace with such a name, once it was received. */
   named(traceId: string, name: RegExp): ReceivedSpan | undefined {
     return this.spans.find((span) => span.traceId === traceId && name.test(span.name));
   }

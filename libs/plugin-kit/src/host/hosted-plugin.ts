@@ -19,7 +19,7 @@ import { PluginProcess } from "./plugin-process.ts";
 /** Calls of one plugin at a time; further ones are refused. */
 const MAX_CALLS = 256;
 const RESTART = { baseMs: 500, maxMs: 60_000 };
-/** A process that lived so long starts again without a long delay. */
+/** A process that lived this long starts again without a long delay. */
 const STEADY_MS = 60_000;
 
 export type PluginState = "ready" | "restarting" | "refused" | "idle";

@@ -114,7 +114,7 @@ async function save(
   }
 }
 
-/** Passes bytes on, and gives up when none have come for a time. */
+/** Passes bytes on; fails when none were received for a time. */
 async function* watched(
   chunks: AsyncIterable<Uint8Array>,
   stall: AbortController,

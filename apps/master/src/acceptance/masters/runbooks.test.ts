@@ -59,7 +59,7 @@ async function awaitRole(name: string, role: string): Promise<void> {
 /** Calls are recorded, and then signed, within a second each. */
 const QUIET_MS = 2_500;
 
-/** The status once recorded calls and checkpoints have come to rest. */
+/** The status once no more calls and checkpoints are recorded. */
 async function quietStatus(name: string) {
   let [before, now] = [await group.status(name), await group.status(name)];
   await eventually(async () => {

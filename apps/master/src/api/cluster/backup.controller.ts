@@ -40,7 +40,7 @@ export class BackupController {
       "x-heddle-cluster": cluster,
       "x-raft-index": index,
     });
-    // The state may have documents that were deleted since, and those that have just come.
+    // The state may have documents that were deleted since, and those that were just stored.
     const digests = new Set([...before, ...this.#documents.digests()]);
     const whole = () => backupBytes(content, this.#documents.contents(digests));
     // A failure here shows at the client: the file lacks its last frame.

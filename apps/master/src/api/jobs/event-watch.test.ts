@@ -88,7 +88,7 @@ test("position: one beyond the log, as before a restore, is 410", async () => {
     expect(reply.status, path).toBe(410);
     expect(reply.headers.get("link")).toMatch(/^<\/api\/v1\/jobs\S*>; rel="collection"$/);
     const problem = (await reply.json()) as { detail: string };
-    expect(problem.detail).toMatch(/^The log has not come to 99999999\.0\. Read /);
+    expect(problem.detail).toMatch(/^The log has not reached 99999999\.0\. Read /);
   }
   const limited = await fetch(`${server.url}/api/v1/events?limit=5`, { headers: headers("") });
   expect(limited.status).toBe(400);

@@ -114,7 +114,7 @@ export class EventWatch {
     if (after === undefined || after.index === 0) return;
     const why = this.#control.jobs.events.isCompacted(after)
       ? `The events after ${positionText(after)} are no longer kept.`
-      : (await this.#isBeyondLog(after)) && `The log has not come to ${positionText(after)}.`;
+      : (await this.#isBeyondLog(after)) && `The log has not reached ${positionText(after)}.`;
     if (!why) return;
     const list = jobId === undefined ? "/api/v1/jobs" : `/api/v1/jobs/${jobId}`;
     reply.header("link", `<${list}>; rel="collection"`);

@@ -46,7 +46,7 @@ export class CheckpointSigner {
     this.#stop.abort();
   }
 
-  /** Signs what has come since the last checkpoint. */
+  /** Signs the events since the last checkpoint. */
   async sign(): Promise<void> {
     const { state } = this.#control;
     const { store, origin, missing } = this.#events;

@@ -26,7 +26,7 @@ async function behind(): Promise<{ writer: EventLogWriter; faults: unknown[] }> 
   return { writer, faults };
 }
 
-test("event log: closes although events of the last checkpoint have not come", async () => {
+test("event log: closes although events of the last checkpoint are missing", async () => {
   const { writer, faults } = await behind();
   await writer.close();
   expect(faults).toEqual([]);

@@ -181,7 +181,7 @@ export class EventLogWriter {
     if (this.store.size < count) await this.store.grownBeyond(count - 1, signal);
   }
 
-  /** A checkpoint whose events have not come is not waited for. */
+  /** A checkpoint is not awaited if its events were not received. */
   async close(): Promise<void> {
     this.#closing.abort();
     await this.flushed();

@@ -83,7 +83,7 @@ async function open(
   }
 }
 
-/** So many members, or one for each of the credentials. */
+/** This many members, or one for each of the credentials. */
 async function openGroup(each: number | readonly NodeCredentials[]): Promise<Opened[]> {
   const all = typeof each === "number" ? new Array<NodeCredentials>(each).fill(byToken) : each;
   const bind = (credentials: NodeCredentials) =>

@@ -5,7 +5,7 @@ import { Inject } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { DOCUMENTS, type DocumentPart, type Documents } from "../../documents/documents.ts";
 
-/** How far a batch has come, beside what its callers see. */
+/** The progress of a batch, which its callers do not see. */
 export interface BatchProgress {
   /** Every line before this one has its result. */
   readonly base: number;

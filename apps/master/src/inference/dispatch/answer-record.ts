@@ -9,11 +9,11 @@ interface Choice {
   isFinished: boolean;
 }
 
-/** What has come of an answer, so that another replica can give the rest of it. */
+/** What was received of an answer, so that another replica can continue it. */
 export class AnswerRecord {
   readonly #request: EngineRequest;
   readonly #choices: readonly Choice[];
-  /** Events that come once: what comes again of them is left out. */
+  /** Events of which there is one: repeated ones are left out. */
   readonly #once = new Set<string>();
   #tokens = 0;
   #hasText = false;
@@ -28,7 +28,7 @@ export class AnswerRecord {
     });
   }
 
-  /** Takes the next event; false where it had come before. */
+  /** Takes the next event; false if it is a repeated one. */
   take(event: EngineEvent): boolean {
     if (event.type === "delta") this.#delta(event);
     else if (event.type === "finish") {

@@ -20,7 +20,7 @@ export interface Begun {
 export interface AnswerFrame {
   /** A replica's part has ended, with a failure or without. */
   readonly onEnd: (replica: ReadyReplica, code: ErrorCode | undefined) => void;
-  /** The first token has come. */
+  /** The first token was received. */
   readonly onToken: () => void;
   /**
    * Finds a replica for the rest after a failure. Undefined where no other try may help; rejects

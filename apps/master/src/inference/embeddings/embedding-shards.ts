@@ -9,7 +9,7 @@ const SHARD_INPUTS = 32;
 /** Shards of a call at once: one is computed while the next waits beside it. */
 const SHARDS_PER_REPLICA = 2;
 const MAX_SHARDS_AT_ONCE = 16;
-/** What an input may get beside its text, as a begin and an end token. */
+/** Tokens that an input may get beside its text: a begin and an end token. */
 const EXTRA_TOKENS = 2;
 
 export type EmbedInput = EmbedRequest["inputs"][number];
@@ -24,7 +24,7 @@ interface Shard {
 /** Takes the vector of an input, as the model gives it. */
 type Keep = (input: number, values: Float32Array) => void;
 
-/** Requests to engines that so many inputs are divided into. */
+/** The number of requests to engines that these inputs are divided into. */
 export function shardCount(inputs: number): number {
   return Math.ceil(inputs / SHARD_INPUTS);
 }

@@ -28,7 +28,7 @@ export class LocalModeration implements BeforeApplicationShutdown {
   #chars = 0;
   #nextId = 1;
 
-  /** A thread that says nothing for so long has failed. */
+  /** A thread that sends nothing for this long has failed. */
   constructor(program = THREAD, silenceMs = SILENCE_MS) {
     this.#program = program;
     this.#silenceMs = silenceMs;

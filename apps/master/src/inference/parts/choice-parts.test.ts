@@ -24,7 +24,7 @@ afterEach(() => {
   server.dispatch.script = {};
 });
 
-/** The requests to engines since so many. */
+/** The requests to engines after the first `count`. */
 const requestsSince = (count: number) =>
   server.dispatch.calls.slice(count).map(({ request }) => request as GenerateRequest);
 const chat = (n: number, more: object = {}) =>

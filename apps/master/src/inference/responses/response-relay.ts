@@ -10,7 +10,7 @@ import type { ResponseUpdate } from "./response-builder.ts";
 
 /** For one look at a response on another master. */
 const LOOK_MS = 3_000;
-/** What a master runs is lost when it has not answered for so long. */
+/** The responses that a master runs are lost if it does not answer for this long. */
 const LOST_AFTER_MS = 10_000;
 /** Between two failures that are counted as one silence. */
 const SILENCE_GAP_MS = 30_000;

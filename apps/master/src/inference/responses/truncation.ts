@@ -1,6 +1,6 @@
 import type { ResponseItem } from "@heddle/contracts/api/responses/items";
 
-/** After so many counts the rest is taken as it is. */
+/** After this many counts the rest is taken as it is. */
 const MAX_COUNTS = 8;
 /** Of an answer that asks for no number. */
 const USUAL_ANSWER_TOKENS = 1024;

@@ -228,7 +228,7 @@ test("staged replicas: one that drains serves until the other worker is ready", 
   expect(last.stage?.peers.map(({ address }) => address)).toEqual(["d:1", "b:1"]);
 });
 
-/** Workers with the memory for so much more than their stage, of which the last one is drained. */
+/** Workers with this much more memory than their stage needs; the last one is drained. */
 async function drainedBench(memoryBytes: number): Promise<Bench> {
   const bench = new Bench();
   for (const name of ["a", "b", "c", "d"]) bench.add(name, undefined, memoryBytes);

@@ -14,7 +14,7 @@ import type { ArtifactReader, KnownArtifact } from "../../task-output/artifact-r
 
 const LINEAGE_ARTIFACT = "lineage.json";
 const MAX_LINEAGE_BYTES = 4 * 1024 * 1024;
-/** Retry interval for a worker that is away, and how long after the job's end. */
+/** The retry interval for an unreachable worker, and the time after the job's end for retries. */
 const AGAIN_MS = 5_000;
 const GIVE_UP_MS = 3_600_000;
 const READ_TIMEOUT_MS = 20_000;

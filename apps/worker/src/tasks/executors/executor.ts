@@ -131,7 +131,7 @@ export interface TaskEnd {
   readonly signal?: string | undefined;
   /** The system killed it for its use of memory. */
   readonly outOfMemory?: boolean | undefined;
-  /** Another node that it needs was away: it is not the task's fault. */
+  /** Another node that it needs was unreachable: it is not the task's fault. */
   readonly lostNode?: boolean | undefined;
   /** What else took it away, likewise. */
   readonly lostBy?: string | undefined;

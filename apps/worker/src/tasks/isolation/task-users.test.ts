@@ -161,7 +161,7 @@ test.runIf(isRoot)(
 
 const seconds = `${1_000_000 + process.pid}`;
 
-/** Processes that sleep for so long. */
+/** Processes that sleep for this long. */
 function sleepers(): string[] {
   return readdirSync("/proc").filter((pid) => {
     if (!/^\d+$/.test(pid)) return false;

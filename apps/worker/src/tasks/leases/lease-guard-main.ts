@@ -15,7 +15,7 @@ import { GUARD_END, type GuardOrders } from "./lease-guard.ts";
 const CHECK_MS = 200;
 /** After the worker's death, how long it tries to kill a task. */
 const MAX_ORPHAN_SWEEP_MS = 10 * 60_000;
-/** The processes that lead tasks end by themselves, or are killed after so many rounds. */
+/** The processes that lead tasks end by themselves, or are killed after this many rounds. */
 const MAX_LEADER_ROUNDS = 40;
 
 const orders = JSON.parse(process.argv[2] ?? "{}") as GuardOrders;

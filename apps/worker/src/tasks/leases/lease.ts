@@ -42,7 +42,7 @@ export class Lease {
     this.#asked.clear();
   }
 
-  /** Ends it now. */
+  /** Ends the lease now. */
   revoke(): void {
     this.#expiresAtMs = Number.NEGATIVE_INFINITY;
     this.#asked.clear();

@@ -50,7 +50,7 @@ async function plainLeader(context: TestContext) {
   return { leader, worker };
 }
 
-/** Processes that sleep for so long. */
+/** Processes that sleep for this long. */
 const sleepers = () => processesWith((command) => command.join(" ") === `/bin/sleep ${seconds}`);
 
 function processesWith(isWanted: (command: readonly string[]) => boolean): string[] {

@@ -7,7 +7,7 @@ import { runSlurm } from "./slurm-cli.ts";
 /** A job that outlives its worker, its lease and its runner ends this long after its maximum. */
 const DEADLINE_SLACK_MIN = 5;
 
-/** What a retry would not mend. */
+/** Failures that a retry does not solve. */
 const REFUSED =
   /node configuration|[Pp]artition|[Aa]ccount|QOS|constraint|[Ii]nvalid|unrecognized|limit/;
 /** Reasons to wait that do not pass by themselves. */

@@ -95,7 +95,7 @@ export async function signedToken(
     .sign(privateKey);
 }
 
-/** A token that has exactly so many characters. */
+/** A token that has exactly this many characters. */
 export async function tokenOfLength(
   chars: number,
   key: SigningKey,

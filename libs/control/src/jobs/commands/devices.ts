@@ -5,7 +5,7 @@ import type { DeviceReading, NodeRecord } from "../records/records.ts";
 import { healthyReading } from "../records/renamed-fields.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
 
-/** A sick device keeps its index and takes no new work; the node's other devices continue. */
+/** An unhealthy device keeps its index and takes no new work; the node's other devices continue. */
 export function quarantineDevice(
   change: JobsTransaction,
   command: Omit<QuarantineDeviceCommand, "type" | "atMs">,

@@ -61,7 +61,7 @@ export interface ApplyContext {
 export const MAX_LOSSES = 100;
 /** Silent losses in a row without progress: one more fails the job, as Slurm's max_batch_requeue. */
 const MAX_IDLE_LOSSES = 5;
-/** An attempt that has run so long has made progress, also if it reports none. */
+/** An attempt that has run this long has made progress, even if it reports none. */
 const LONG_RUN_MS = 600_000;
 const FIRST_BACKOFF_MS = 1_000;
 const MAX_BACKOFF_MS = 300_000;

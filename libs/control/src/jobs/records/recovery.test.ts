@@ -4,7 +4,7 @@ import { crashesTakenOver, crashLoop, earlyCrashes } from "./recovery.ts";
 
 const MINUTE_MS = 60_000;
 
-/** A task that a signal ended, after so many early crashes of its rank. */
+/** A task that a signal ended, after this many early crashes of its rank. */
 const crashed = (before?: number): TaskRecord => ({
   jobId: "j",
   attempt: 1,

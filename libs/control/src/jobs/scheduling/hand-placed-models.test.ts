@@ -29,7 +29,7 @@ describe("a model that names a device by hand", () => {
     expect(task).toMatchObject({ jobId: jobId(2), devices: [0] });
   });
 
-  test("has the preemptible job on its device leave and no other", () => {
+  test("preempts the job on its device and no other", () => {
     const cluster = new PlannedCluster();
     cluster.join("a", { gpuCount: 2 });
     for (const n of [1, 2]) cluster.submit(n);
@@ -41,7 +41,7 @@ describe("a model that names a device by hand", () => {
     ]);
   });
 
-  test("goes to a node that has the device, and says what is wanting where none has it", () => {
+  test("goes to a node that has the device, and names what is missing where none has it", () => {
     const cluster = new PlannedCluster();
     cluster.join("cpu", { gpuCount: 0, gpuType: "" });
     cluster.join("a", { gpuCount: 2 });

@@ -117,7 +117,7 @@ export interface RowMemory {
   readonly view: Float32Array;
 }
 
-/** For so many rows; undefined where rows have no numbers. */
+/** For this many rows; undefined where rows have no numbers. */
 export function rowMemory(rows: number, rowLength: number): RowMemory | undefined {
   if (rowLength === 0) return undefined;
   const { address, view } = nativeMemory(rows * rowLength * 4);

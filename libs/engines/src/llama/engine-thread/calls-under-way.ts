@@ -7,7 +7,7 @@ import type { LoadedModel } from "./model.ts";
 /** Sequences of a call, so that a further call pays: a stage's step hardly depends on its rows. */
 const LEAST_SEQUENCES = 4;
 
-/** How many of so many running sequences a call takes, of which at most `most` are under way. */
+/** How many of the running sequences a call takes, of which at most `most` are under way. */
 export function shareOfCall(running: number, most: number): number {
   const calls = Math.min(most, Math.floor(running / LEAST_SEQUENCES));
   return Math.ceil(running / Math.max(1, calls));

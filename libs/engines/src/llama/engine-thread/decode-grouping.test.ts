@@ -4,7 +4,7 @@ import { seededRandom } from "@heddle/base/random";
 import { describe, expect, it } from "vitest";
 import { DecodeGrouping } from "./decode-grouping.ts";
 
-/** A machine on which a call for so many sequences takes so long. */
+/** A machine on which a call for this many sequences takes this long. */
 function machine(costMs: (sequences: number) => number) {
   let nowMs = 0;
   const grouping = new DecodeGrouping(16, () => nowMs);

@@ -1,7 +1,7 @@
 /** Comparisons remembered per number of sequences; of calls 20 % noisy, their mean is good to 4 %. */
 const COMPARISONS = 32;
 
-/** So many are made, every second round, before anything is concluded. */
+/** This many are made, one every second round, before the grouping may change. */
 const FIRST_COMPARISONS = 3;
 
 /** Rounds from one comparison to the next while they leave a doubt, and at most. */
@@ -11,11 +11,11 @@ const MOST_ROUNDS = 512;
 /** A change must promise this much, as a logarithm, beyond what the comparisons' scatter explains. */
 const WORTH_A_CHANGE = 0.025;
 
-/** Few comparisons may agree by chance: so many more of this scatter are taken to have been made. */
+/** Few comparisons may agree by chance: this many more of this scatter are assumed. */
 const ASSUMED_SCATTER = 0.1;
 const ASSUMED_COMPARISONS = 2;
 
-/** Calls that take longer or shorter by this factor than when compared last: so many rounds do then. */
+/** Calls that take longer or shorter by this factor than when compared last: then this many rounds are compared. */
 const DRIFT = 1.65;
 const ROUNDS_AFTER_DRIFT = 64;
 
@@ -77,7 +77,7 @@ export class DecodeGrouping {
     }));
   }
 
-  /** Whether each of so many sequences has a call of its own. */
+  /** Whether each of this many sequences has a call of its own. */
   isApart(count: number): boolean {
     return count < 2 || (this.#experiences[count] as Experience).apart;
   }

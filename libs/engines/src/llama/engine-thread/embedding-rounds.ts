@@ -33,7 +33,7 @@ export class EmbeddingRounds {
     return this.#textMs >= 0;
   }
 
-  /** A call was made that took so long; text gets as much before the next. */
+  /** A call was made that took this long; text gets as much before the next. */
   spent(ms: number): void {
     this.#textMs = Math.min(0, this.#textMs - ms);
   }

@@ -43,7 +43,7 @@ export interface LoadedModel {
   readonly batchTokens: number;
   /** Of the residual stream, where other stages compute before this one; else 0. */
   readonly rowLength: number;
-  /** So many batches may be sent before the first of them is decoded. */
+  /** This many batches may be sent before the first of them is decoded. */
   readonly callsAtOnce: number;
   /** Gives the stages before this one the batch, where there are some. */
   readonly send: (batch: Batch, adapter?: RingAdapter) => void;

@@ -2,7 +2,7 @@ import { type GpuSplit, SPLIT_MODES } from "@heddle/contracts/models/model-divis
 import koffi from "koffi";
 import type { ModelParams, Pointer } from "./layouts.ts";
 
-/** `LLAMA_MAX_DEVICES`: the library reads so many shares. */
+/** `LLAMA_MAX_DEVICES`: the library reads this many shares. */
 const MAX_DEVICES = 16;
 const POINTER_BYTES = 8;
 

@@ -7,7 +7,7 @@ import { TestSession } from "../testing/test-session.ts";
 
 const WORDS = ["loom", "warp", "weft", "heddle", "shuttle", "thread", "cloth", "reed", "treadle"];
 
-/** A prompt of so many words, another one for each seed. */
+/** A prompt of this many words, another one for each seed. */
 function words(count: number, seed: number): string {
   let state = seed;
   const draw = () => {

@@ -45,7 +45,7 @@ function ask(name: string, effort: Effort | undefined, more: Partial<Ask> = {}) 
 describe("reasoning: its bound", () => {
   const sampling = { logitBias: only("xyz") };
 
-  it("ends it after so many tokens, and the answer follows", async () => {
+  it("ends it after that many tokens, and the answer follows", async () => {
     for (const reasoningTokens of [0, 1, 9]) {
       const { texts, usage } = await ask("switched", undefined, { reasoningTokens, sampling });
       const [, thought = "", answer = ""] =

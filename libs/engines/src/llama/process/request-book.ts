@@ -89,7 +89,7 @@ const REASONS: ReadonlyMap<
 type LiveComputation = LiveRequest | LiveEmbedding;
 type Live = LiveComputation | LiveReading;
 
-/** An opening tag and the white space behind it are within so many tokens. */
+/** An opening tag and the white space behind it are within this many tokens. */
 const OPENING_TOKENS = 12;
 /** Handles stay in int32; far more than can live at once. */
 const HANDLE_LIMIT = 2 ** 30;

@@ -86,7 +86,7 @@ export class Grammar {
     );
   }
 
-  /** Whether what is repeated may not be wanted so often, and does not come to an end by itself. */
+  /** Whether a repetition may exceed what is wanted, and does not end by itself. */
   #isEndless({ period, tokens }: Repetition): boolean {
     const before = this.#latest.at(-1 - period);
     if (before === undefined) return false;

@@ -1,6 +1,6 @@
 /** The longest part, in tokens, whose repetition is seen. */
 const MAX_PERIOD = 64;
-/** So often in a row, and over so many tokens: less is no sign of a text without end. */
+/** Repetitions in a row, and their tokens: fewer do not show a text without end. */
 const MIN_REPEATS = 16;
 const MIN_TOKENS = 96;
 /** The most tokens that must be seen to repeat others. */
@@ -16,7 +16,7 @@ export interface Repetition {
 /** Sees where a text does nothing but repeat its latest tokens, which a model may do without end. */
 export class RepetitionWatch {
   readonly #latest = new Int32Array(MAX_PERIOD).fill(-1);
-  /** By period: how many of the latest tokens are the one so many before. */
+  /** By period: how many of the latest tokens equal the token one period before. */
   readonly #runs = new Int32Array(MAX_PERIOD + 1);
   #count = 0;
 

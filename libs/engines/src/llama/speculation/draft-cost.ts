@@ -21,7 +21,7 @@ export class DraftCost {
   #share = ASSUMED_COST;
   #calls = 0;
 
-  /** In the time that each of so many sequences has of a call with one token of each. */
+  /** In the time that each of these sequences has of a call with one token of each. */
   perToken(sequences: number): number {
     const share = this.#share * MARGIN;
     const ofCall = (share * sequences) / (1 + share * (sequences - 1));

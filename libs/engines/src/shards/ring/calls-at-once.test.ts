@@ -19,7 +19,7 @@ const OPTIONS = {
 /** Of embeddings: rounding changes them by some 1e-4, another input by about 1. */
 const NEAR = 2e-3;
 
-/** A prompt of so many tokens. */
+/** A prompt of this many tokens. */
 const tokens = (count: number, seed: number) =>
   Array.from({ length: count }, (_, i) => 5 + ((i * 37 + seed * 101) % 300));
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import type { Ask } from "../../testing/engine-session.ts";
 import { StagedSession } from "../testing/staged-session.ts";
 
-/** A prompt of so many tokens. */
+/** A prompt of this many tokens. */
 const tokens = (count: number, seed: number) =>
   Array.from({ length: count }, (_, i) => 5 + ((i * 37 + seed * 101) % 300));
 

@@ -43,7 +43,7 @@ export interface RingAdapter {
   readonly read: () => Uint8Array;
 }
 
-/** A frame that has not come back. */
+/** A frame that has not returned. */
 interface SentFrame {
   readonly step: number;
   readonly changes: Int32Array;

@@ -30,7 +30,7 @@ export class StageTimes {
     this.#present.push(nowMs);
   }
 
-  /** Nothing is counted where no frame had come. */
+  /** Nothing is counted before the first frame. */
   left(nowMs: number): void {
     const cameMs = this.#present.shift();
     if (cameMs === undefined) return;
@@ -39,7 +39,7 @@ export class StageTimes {
     this.#leftMs = nowMs;
   }
 
-  /** A frame took so long for so many ways between workers. */
+  /** A frame took this long for this many ways between workers. */
   hopped(hops: number, ms: number): void {
     this.#hops += hops;
     this.#hopMs += Math.max(0, ms);

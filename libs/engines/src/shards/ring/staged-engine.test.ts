@@ -14,7 +14,7 @@ const SILENCE_MS = 5_000;
 /** How long a slow stage does nothing, again and again. */
 const SLOW_MS = 50;
 
-/** A prompt of so many tokens. */
+/** A prompt of this many tokens. */
 const tokens = (count: number, seed = 0) =>
   Array.from({ length: count }, (_, i) => 5 + ((i * 37 + seed * 101) % 300));
 

@@ -18,7 +18,7 @@ import { type BlockRange, cutShard, type ShardCut } from "../shard-cut.ts";
  * those of earlier plans serve a plan that comes again, and other workers.
  */
 const MAX_SHARDS = 16;
-/** They take no more of the disk than so many whole models. */
+/** They take no more of the disk than this many whole models. */
 const MAX_KEPT_MODELS = 2;
 /** In which the blocks of a file are counted: its holes take nothing. */
 const DISK_BLOCK_BYTES = 512;

@@ -255,7 +255,7 @@ test("stage weights: a later fetch continues from the pieces that are there", as
   expect(sent).toBeLessThan(cutShard(model, MIDDLE).sourceBytes / 2 + 4_096);
 });
 
-/** Reads a file for its index while the connection breaks when so much of it is kept; then again. */
+/** Reads a file for its index while the connection breaks when this much of it is kept; then again. */
 async function readTwice(keptBytes: number, body: Buffer): Promise<string> {
   const limits = { ...quick, idleTimeoutMs: 20_000, keepAfterBytes: 50_000, maxAttempts: 1 };
   const read = () => indexedModel(specOf([HUB]), optionsOf({ limits }));

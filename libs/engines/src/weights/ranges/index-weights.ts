@@ -24,10 +24,10 @@ export interface IndexedWeights extends IndexedFile {
 }
 
 /**
- * The index of a file of weights, from one read of all of it: of the cache's file where it is there,
- * else from the first source that gives a file with the right digest. What comes from elsewhere is
- * not kept, but where the source gives whole files only. How far the read of a file with a known digest
- * has come is kept in `progress`. Rejects as pullWeights does.
+ * The index of a file of weights, from one read of it. The file is the cache's, if there is one,
+ * else that of the first source with the right digest. Of a source's file only the index is kept,
+ * unless the source gives whole files only. The file `progress` keeps the state of a read with a
+ * known digest. Rejects as pullWeights does.
  */
 export async function indexWeights(
   spec: WeightsSpec,

@@ -34,7 +34,7 @@ export interface IndexedFile {
 const VERSION = 1;
 /** Of the text: some 100 bytes for each of the 65,536 tensors that a file may have. */
 export const MAX_INDEX_BYTES = 8 * 2 ** 20;
-/** A header is parsed when so much of it is there, then at each multiple of four. */
+/** A header is parsed when this much of it is there, then at each multiple of four. */
 const FIRST_PARSE_BYTES = 64 * 2 ** 10;
 
 /** The index as text: the same for the same file. */
@@ -121,7 +121,7 @@ export interface PassHashers {
   readonly piece: Hasher;
 }
 
-/** How far a pass has come, as it is kept on disk. */
+/** The progress of a pass, as it is kept on disk. */
 export interface PassState {
   readonly at: number;
   readonly headerBytes: number;
