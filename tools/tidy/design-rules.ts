@@ -20,12 +20,9 @@ const LARGE_BAGS = new Map([
   ["RaftControlPlaneOptions", 17],
   ["ReplicaOptions", 17],
   ["WeaveWorkerOptions", 13],
-  // Data rather than parts: flags, and fields of requests.
-  ["EngineOptions", 9],
-  ["SamplerOptions", 10],
-  ["SamplingOptions", 9],
-  ["UpOptions", 15],
 ]);
+/** Data rather than parts: flags, and fields of requests. */
+const DATA = new Set(["EngineOptions", "SamplerOptions", "SamplingOptions", "UpOptions"]);
 /** Their count of attempts starts again whenever bytes were received. */
 const RETRIES = new Set([
   "libs/engines/src/weights/http-download.ts",
@@ -39,7 +36,7 @@ export const optionBag: FileRule = (file) => {
     const declaration = (statement["declaration"] ?? statement) as SyntaxNode;
     if (declaration.type !== "TSInterfaceDeclaration") return [];
     const { name } = declaration["id"] as { readonly name: string };
-    if (!/(Options|Parts|Context|Dependencies)$/.test(name)) return [];
+    if (!/(Options|Parts|Context|Dependencies)$/.test(name) || DATA.has(name)) return [];
     const { body: fields } = declaration["body"] as { readonly body: readonly SyntaxNode[] };
     const limit = LARGE_BAGS.get(name) ?? MAX_OPTIONS;
     if (fields.length <= limit) return [];

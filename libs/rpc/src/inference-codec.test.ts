@@ -1,7 +1,12 @@
 // holds: api-samplers
 
 import { AppError, ERROR_TABLE, type ErrorCode } from "@heddle/base/errors";
-import type { EngineEvent, EngineRequest } from "@heddle/contracts/engine";
+import type {
+  EngineEvent,
+  EngineRequest,
+  GenerateRequest,
+  SamplingOptions,
+} from "@heddle/contracts/engine";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { decodeEvent, decodeWork, encodeEvent, encodeWork } from "./inference-codec.ts";
@@ -116,21 +121,23 @@ const input = fc.oneof(
     optional("suffix", text),
   ),
 );
-const sampling = merged(
-  fc.record({
+// A new field of the contract needs an arbitrary here, so that its roundtrip is tested.
+const sampling = fc.record(
+  {
     temperature: real,
     topP: real,
     presencePenalty: real,
     frequencyPenalty: real,
     logitBias: fc.array(fc.record({ token: uint32, bias: real }), { maxLength: 3 }),
-  }),
-  optional("seed", uint32),
-  optional("topK", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
-  optional("minP", fc.constantFrom(0.05, 1)),
-  optional("repetitionPenalty", fc.constantFrom(0.5, 1, 1.1)),
+    seed: uint32,
+    topK: fc.integer({ min: 1, max: 2 ** 32 - 1 }),
+    minP: fc.constantFrom(0.05, 1),
+    repetitionPenalty: fc.constantFrom(0.5, 1, 1.1),
+  } satisfies Record<keyof SamplingOptions, fc.Arbitrary<unknown>>,
+  { requiredKeys: ["temperature", "topP", "presencePenalty", "frequencyPenalty", "logitBias"] },
 );
-const request = merged(
-  fc.record({
+const request = fc.record(
+  {
     input,
     sampling,
     choices: uint32,
@@ -139,25 +146,23 @@ const request = merged(
       fc.constantFrom("text" as const, "json_object" as const),
       fc.record({ kind: fc.constant("json_schema" as const), schema: fc.json() }),
     ),
-  }),
-  optional(
-    "toolUse",
-    fc.record({
+    toolUse: fc.record({
       choice: fc.constantFrom("auto", "required"),
       names: fc.array(text, { maxLength: 2 }),
       parallel: fc.boolean(),
     }),
-  ),
-  optional("maxTokens", uint32),
-  optional("minTokens", fc.integer({ min: 1, max: 2 ** 32 - 1 })),
-  optional("ignoreEnd", fc.constant(true)),
-  optional("deterministic", fc.boolean()),
-  optional("topLogprobs", uint32),
-  optional("echo", fc.constant(true)),
-  optional("reasoningTokens", uint32),
-  optional(
-    "sent",
-    fc.array(
+    maxTokens: uint32,
+    minTokens: fc.integer({ min: 1, max: 2 ** 32 - 1 }),
+    ignoreEnd: fc.constant(true),
+    deterministic: fc.boolean(),
+    topLogprobs: uint32,
+    echo: fc.constant(true),
+    reasoningTokens: uint32,
+    adapter: fc.record({
+      weights: fc.record({ key: text, file: text, sources: fc.array(text, { maxLength: 2 }) }),
+      scale: real,
+    }),
+    sent: fc.array(
       fc.record({
         tokens: fc.array(uint32, { maxLength: 3 }),
         characters: uint32,
@@ -165,7 +170,8 @@ const request = merged(
       }),
       { minLength: 1, maxLength: 2 },
     ),
-  ),
+  } satisfies Record<Exclude<keyof GenerateRequest, "kind">, fc.Arbitrary<unknown>>,
+  { requiredKeys: ["input", "sampling", "choices", "stop", "format"] },
 ) as fc.Arbitrary<EngineRequest>;
 const plainInput = fc.oneof(
   fc.record({ kind: fc.constant("text" as const), text }),

@@ -12,6 +12,7 @@ import type {
   OutputFormat,
   PlainInput,
   ReadRequest,
+  SamplingOptions,
   TokenLogprob,
   ToolUse,
   Usage,
@@ -169,27 +170,14 @@ function decodeReading({ count, tokens, pieces, text }: Reading__Output): InputR
 }
 
 function encodeRequest(request: GenerateRequest): WireRequest {
-  const { input, sampling } = request;
-  return {
-    ...encodeInput(input),
-    ...(input.kind !== "chat" && { suffix: input.suffix }),
+  const { input } = request;
+  const sameNames = {
     echo: request.echo,
     reasoningTokens: request.reasoningTokens,
     choices: request.choices,
     maxTokens: request.maxTokens,
     stop: [...request.stop],
     topLogprobs: request.topLogprobs,
-    ...encodeFormat(request.format),
-    ...encodeToolUse(request.toolUse),
-    temperature: sampling.temperature,
-    topP: sampling.topP,
-    presencePenalty: sampling.presencePenalty,
-    frequencyPenalty: sampling.frequencyPenalty,
-    seed: sampling.seed,
-    logitBias: [...sampling.logitBias],
-    topK: sampling.topK,
-    minP: sampling.minP,
-    repetitionPenalty: sampling.repetitionPenalty,
     minTokens: request.minTokens,
     ignoreEnd: request.ignoreEnd,
     deterministic: request.deterministic,
@@ -200,7 +188,32 @@ function encodeRequest(request: GenerateRequest): WireRequest {
     sent: request.sent?.map(({ tokens, characters, isFinished }) => {
       return { tokens: [...tokens], characters, finished: isFinished };
     }),
+  } satisfies Record<Exclude<keyof GenerateRequest, ConvertedField>, unknown>;
+  return {
+    ...encodeInput(input),
+    ...(input.kind !== "chat" && { suffix: input.suffix }),
+    ...encodeFormat(request.format),
+    ...encodeToolUse(request.toolUse),
+    ...encodeSampling(request.sampling),
+    ...sameNames,
   };
+}
+
+/** Fields that have functions of their own. */
+type ConvertedField = "kind" | "input" | "sampling" | "format" | "toolUse";
+
+function encodeSampling(sampling: SamplingOptions) {
+  return {
+    temperature: sampling.temperature,
+    topP: sampling.topP,
+    topK: sampling.topK,
+    minP: sampling.minP,
+    repetitionPenalty: sampling.repetitionPenalty,
+    presencePenalty: sampling.presencePenalty,
+    frequencyPenalty: sampling.frequencyPenalty,
+    seed: sampling.seed,
+    logitBias: [...sampling.logitBias],
+  } satisfies Record<keyof SamplingOptions, unknown>;
 }
 
 function decodeRequest(message: GenerateRequest__Output): GenerateRequest {

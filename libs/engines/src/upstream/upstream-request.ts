@@ -91,21 +91,24 @@ function samplingOf(
     return given(name, value);
   };
   const draw = (value: number) => (dialect.hasNeutralDefaults && value === 1 ? undefined : value);
-  const { logitBias } = sampling;
+  const { temperature, topP, topK, minP, repetitionPenalty, seed, logitBias, ...others } = sampling;
+  const { presencePenalty, frequencyPenalty, ...unsent } = others;
+  // A new option must be sent or refused.
+  unsent satisfies Record<string, never>;
   const biases = Object.fromEntries(logitBias.map(({ token, bias }) => [String(token), bias]));
   return {
     ...dialect.neutral,
-    ...given("temperature", draw(sampling.temperature)),
-    ...given("top_p", draw(sampling.topP)),
+    ...given("temperature", draw(temperature)),
+    ...given("top_p", draw(topP)),
     ...contract("n", choices > 1 ? choices : undefined),
     ...given("stop", stop.length > 0 ? stop : undefined),
-    ...contract("presence_penalty", sampling.presencePenalty || undefined),
-    ...given("frequency_penalty", sampling.frequencyPenalty || undefined),
-    ...contract("seed", sampling.seed),
+    ...contract("presence_penalty", presencePenalty || undefined),
+    ...given("frequency_penalty", frequencyPenalty || undefined),
+    ...contract("seed", seed),
     ...contract("logit_bias", logitBias.length > 0 ? biases : undefined),
-    ...extension("top_k", sampling.topK),
-    ...extension("min_p", sampling.minP),
-    ...extension("repetition_penalty", sampling.repetitionPenalty),
+    ...extension("top_k", topK),
+    ...extension("min_p", minP),
+    ...extension("repetition_penalty", repetitionPenalty),
     ...extension("min_tokens", minTokens),
     ...extension("ignore_eos", ignoreEnd),
     ...extension("deterministic", deterministic || undefined),

@@ -1,5 +1,6 @@
 // holds: api-parameters, api-metadata-priority
 
+import { chatCompletionRequest } from "@heddle/contracts/api/chat";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat } from "../../../test/http.ts";
 import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
@@ -15,6 +16,73 @@ const base = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }
 function labels(count: number): Record<string, string> {
   return Object.fromEntries(Array.from({ length: count }, (_, i) => [`label-${i}`, "v"]));
 }
+
+/** Parameters, and the part of the engine's request that each must set. */
+const HONOURED: readonly (readonly [Record<string, unknown>, Record<string, unknown>])[] = [
+  [{ temperature: 0 }, { sampling: { temperature: 0 } }],
+  [{ temperature: 2 }, { sampling: { temperature: 2 } }],
+  [{ top_p: 0.5 }, { sampling: { topP: 0.5 } }],
+  [{ top_p: 0 }, { sampling: { topP: 1e-6 } }],
+  [{ top_k: 40 }, { sampling: { topK: 40 } }],
+  [{ top_k: -1 }, { sampling: { topK: undefined } }],
+  [{ min_p: 0.05 }, { sampling: { minP: 0.05 } }],
+  [{ repetition_penalty: 1.1 }, { sampling: { repetitionPenalty: 1.1 } }],
+  [{ min_tokens: 2, max_tokens: 4 }, { minTokens: 2 }],
+  [{ deterministic: true }, { deterministic: true }],
+  [{ ignore_eos: true }, { ignoreEnd: true }],
+  [{ thinking_token_budget: 0 }, { reasoningTokens: 0 }],
+  [{ max_tokens: 3 }, { maxTokens: 3 }],
+  [{ max_completion_tokens: 4 }, { maxTokens: 4 }],
+  [{ n: 2, max_tokens: 1 }, { choices: 2 }],
+  [{ stop: "END" }, { stop: ["END"] }],
+  [{ stop: ["a", "b", "c", "d"] }, { stop: ["a", "b", "c", "d"] }],
+  [{ seed: 42 }, { sampling: { seed: 42 } }],
+  [{ seed: -1 }, { sampling: { seed: 4294967295 } }],
+  [{ seed: 2 ** 32 + 1 }, { sampling: { seed: 0 } }],
+  [{ seed: 2 ** 33 + 1 }, { sampling: { seed: 3 } }],
+  [{ seed: 2 ** 63 }, { sampling: { seed: 2 ** 31 } }],
+  [{ seed: -(2 ** 63) }, { sampling: { seed: 2 ** 31 } }],
+  [{ presence_penalty: -2 }, { sampling: { presencePenalty: -2 } }],
+  [{ frequency_penalty: 2 }, { sampling: { frequencyPenalty: 2 } }],
+  [
+    { logit_bias: { "50": -100, "7": 1.5 } },
+    {
+      sampling: {
+        logitBias: [
+          { token: 7, bias: 1.5 },
+          { token: 50, bias: -100 },
+        ],
+      },
+    },
+  ],
+  [{ logprobs: true }, { topLogprobs: 0 }],
+  [{ logprobs: true, top_logprobs: 20 }, { topLogprobs: 20 }],
+  [{ response_format: { type: "json_object" } }, { format: "json_object" }],
+  [
+    { response_format: { type: "json_object", schema: { type: "null" } } },
+    { format: { kind: "json_schema", schema: '{"type":"null"}' } },
+  ],
+  [{ response_format: { type: "text" } }, { format: "text" }],
+  [
+    {
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "n", schema: { type: "null" } },
+      },
+    },
+    { format: { kind: "json_schema", schema: '{"type":"null"}' } },
+  ],
+  [
+    { response_format: { type: "json_schema", json_schema: { name: "n" } } },
+    { format: { kind: "json_schema", schema: '{"type":"object"}' } },
+  ],
+];
+
+/** Parameters whose effects other tests show. */
+const OTHERS =
+  "model messages tools tool_choice parallel_tool_calls reasoning_effort stream stream_options metadata priority service_tier user safety_identifier prompt_cache_key".split(
+    " ",
+  );
 
 async function requestFor(extra: Record<string, unknown>) {
   const reply = await postChat(server, { ...base, ...extra });
@@ -78,64 +146,13 @@ describe("parameters: an honoured one reaches the engine", () => {
     ).toMatchObject(defaults);
   });
 
-  it.each<[Record<string, unknown>, Record<string, unknown>]>([
-    [{ temperature: 0 }, { sampling: { temperature: 0 } }],
-    [{ temperature: 2 }, { sampling: { temperature: 2 } }],
-    [{ top_p: 0.5 }, { sampling: { topP: 0.5 } }],
-    [{ top_p: 0 }, { sampling: { topP: 1e-6 } }],
-    [{ top_k: 40 }, { sampling: { topK: 40 } }],
-    [{ top_k: -1 }, { sampling: { topK: undefined } }],
-    [{ min_p: 0.05 }, { sampling: { minP: 0.05 } }],
-    [{ repetition_penalty: 1.1 }, { sampling: { repetitionPenalty: 1.1 } }],
-    [{ min_tokens: 2, max_tokens: 4 }, { minTokens: 2 }],
-    [{ ignore_eos: true }, { ignoreEnd: true }],
-    [{ thinking_token_budget: 0 }, { reasoningTokens: 0 }],
-    [{ max_tokens: 3 }, { maxTokens: 3 }],
-    [{ max_completion_tokens: 4 }, { maxTokens: 4 }],
-    [{ n: 2, max_tokens: 1 }, { choices: 2 }],
-    [{ stop: "END" }, { stop: ["END"] }],
-    [{ stop: ["a", "b", "c", "d"] }, { stop: ["a", "b", "c", "d"] }],
-    [{ seed: 42 }, { sampling: { seed: 42 } }],
-    [{ seed: -1 }, { sampling: { seed: 4294967295 } }],
-    [{ seed: 2 ** 32 + 1 }, { sampling: { seed: 0 } }],
-    [{ seed: 2 ** 33 + 1 }, { sampling: { seed: 3 } }],
-    [{ seed: 2 ** 63 }, { sampling: { seed: 2 ** 31 } }],
-    [{ seed: -(2 ** 63) }, { sampling: { seed: 2 ** 31 } }],
-    [{ presence_penalty: -2 }, { sampling: { presencePenalty: -2 } }],
-    [{ frequency_penalty: 2 }, { sampling: { frequencyPenalty: 2 } }],
-    [
-      { logit_bias: { "50": -100, "7": 1.5 } },
-      {
-        sampling: {
-          logitBias: [
-            { token: 7, bias: 1.5 },
-            { token: 50, bias: -100 },
-          ],
-        },
-      },
-    ],
-    [{ logprobs: true }, { topLogprobs: 0 }],
-    [{ logprobs: true, top_logprobs: 20 }, { topLogprobs: 20 }],
-    [{ response_format: { type: "json_object" } }, { format: "json_object" }],
-    [
-      { response_format: { type: "json_object", schema: { type: "null" } } },
-      { format: { kind: "json_schema", schema: '{"type":"null"}' } },
-    ],
-    [{ response_format: { type: "text" } }, { format: "text" }],
-    [
-      {
-        response_format: {
-          type: "json_schema",
-          json_schema: { name: "n", schema: { type: "null" } },
-        },
-      },
-      { format: { kind: "json_schema", schema: '{"type":"null"}' } },
-    ],
-    [
-      { response_format: { type: "json_schema", json_schema: { name: "n" } } },
-      { format: { kind: "json_schema", schema: '{"type":"object"}' } },
-    ],
-  ])("%j", async (extra, expected) => {
+  it("every one of the contract has a case here or in other tests", () => {
+    const cases = HONOURED.flatMap(([extra]) => Object.keys(extra));
+    const known = new Set([...cases, ...OTHERS]);
+    expect([...known].sort()).toEqual(Object.keys(chatCompletionRequest.shape).sort());
+  });
+
+  it.each(HONOURED)("%j", async (extra, expected) => {
     expect(await requestFor(extra)).toMatchObject(expected);
   });
 

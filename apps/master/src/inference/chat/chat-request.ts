@@ -4,6 +4,7 @@ import type {
   EngineInput,
   GenerateRequest,
   OutputFormat,
+  SamplingOptions,
   ToolDefinition,
   ToolUse,
 } from "@heddle/contracts/engine";
@@ -32,8 +33,8 @@ export function toChatInput(
   return { kind: "chat", messages, ...offeredTools(request), effort };
 }
 
-/** What chats and completions say alike of how an answer is drawn. */
-type GenerationFields = Pick<
+/** The fields by which chats and completions control how an answer is generated. */
+export type GenerationFields = Pick<
   ChatCompletionRequest,
   | "temperature"
   | "top_p"
@@ -69,7 +70,7 @@ export function generationOf(
       frequencyPenalty: request.frequency_penalty ?? 0,
       seed: request.seed == null ? undefined : foldSeed(request.seed),
       logitBias: biasesOf(request.logit_bias),
-    },
+    } satisfies Record<keyof SamplingOptions, unknown>,
     choices: request.n ?? 1,
     maxTokens,
     minTokens: request.min_tokens || undefined,

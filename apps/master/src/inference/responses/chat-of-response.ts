@@ -3,6 +3,7 @@ import type { ChatCompletionRequest, ChatRequestMessage } from "@heddle/contract
 import type { GivenItem, ResponseItem } from "@heddle/contracts/api/responses/items";
 import type { ResponseRequest, TokenCountRequest } from "@heddle/contracts/api/responses/request";
 import { checkFormat, checkTools } from "@heddle/contracts/chat-constraints";
+import type { GenerationFields } from "../chat/chat-request.ts";
 
 type PromptFields = Pick<
   TokenCountRequest,
@@ -71,7 +72,7 @@ function samplingOf(request: Omit<ResponseRequest, "input" | "include">) {
     deterministic,
     thinking_token_budget,
     stop,
-  };
+  } satisfies Record<Exclude<keyof GenerationFields, "n"> | "thinking_token_budget", unknown>;
 }
 
 function toolChoiceOf(choice: PromptFields["tool_choice"]): ChatCompletionRequest["tool_choice"] {

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import type { GenerateRequest } from "@heddle/contracts/engine";
+import type { GenerateRequest, SamplingOptions } from "@heddle/contracts/engine";
 import type { ThreadAdapter, ThreadSubmit } from "../protocol/thread-messages.ts";
 import type { LiveRequest } from "./live-request.ts";
 
@@ -41,6 +41,9 @@ export function outputLimit(live: LiveRequest, limits: AnswerLimits): number {
   return limit;
 }
 
+/** Every sampling option has its field here; the bias has two. */
+type SamplingField = Exclude<keyof SamplingOptions, "logitBias"> | keyof ThreadSubmit["sampling"];
+
 /** The request as the engine thread takes it. */
 export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmit {
   const { prompt, maxTokens, grammar, reasoning, isDeterministic } = read;
@@ -66,7 +69,7 @@ export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmi
       seed: sampling.seed ?? Math.floor(Math.random() * 2 ** 32),
       biasTokens: Int32Array.from(sampling.logitBias, ({ token }) => token),
       biasValues: Float32Array.from(sampling.logitBias, ({ bias }) => bias),
-    },
+    } satisfies Record<SamplingField, unknown>,
     minTokens: request.ignoreEnd ? Number.POSITIVE_INFINITY : (request.minTokens ?? 0),
     topLogprobs: request.topLogprobs ?? -1,
     scoresPrompt: request.echo === true && request.topLogprobs !== undefined,
