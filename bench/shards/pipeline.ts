@@ -14,9 +14,11 @@ export const PROMPT_TOKENS = 32;
 export const BENCH_KV_TOKENS = 8_192;
 const MAX_SEQUENCES = 32;
 
+const NO_OVERHEAD = { earlier: 0, last: 0 };
+
 /** The plan that has as many stages: the memory of equal workers is the least that allows it. */
 export function evenPlan(model: CuttableModel, stages: number): readonly PlannedStage[] {
-  const demand = { kvTokens: BENCH_KV_TOKENS, overheadBytes: 0, maxStages: stages };
+  const demand = { kvTokens: BENCH_KV_TOKENS, overhead: NO_OVERHEAD, maxStages: stages };
   for (let memoryBytes = 2 ** 20; ; memoryBytes *= 1.01) {
     const workers = Array.from({ length: stages }, (_, i) => {
       return { id: `${i + 1}`, name: `stage ${i + 1}`, memoryBytes };

@@ -3,9 +3,8 @@ import type { EngineOptions } from "@heddle/contracts/engine";
 import { chooseKvLimits } from "../llama/kv-cache/kv-limits.ts";
 import { type CuttableModel, numberValue } from "./cut-rules.ts";
 import { type PlannedStage, planStages, type ShardWorker, sizesOf } from "./plan-stages.ts";
+import { stageOverhead } from "./stage-overhead.ts";
 
-/** Of a stage's process: its program, and the buffers of a batch. */
-const OVERHEAD_BYTES = 96 * 2 ** 20;
 const BYTES_PER_MIB = 2 ** 20;
 
 /** The stages of a model, and the sizes of the caches, which all of them share. */
@@ -27,7 +26,8 @@ export function planModel(
   maxStages: number,
 ): ModelPlan {
   const { contextTokens, kvTokens, maxSequences } = limitsOf(model, options, workers);
-  const demand = { kvTokens, overheadBytes: OVERHEAD_BYTES, minStages: 2, maxStages };
+  const overhead = stageOverhead(model, kvTokens);
+  const demand = { kvTokens, overhead, minStages: 2, maxStages };
   const stages = planStages(model, workers, demand);
   if (stages) return { stages, contextTokens, kvTokens, maxSequences };
   throw new AppError("unprocessable", misfit(model, kvTokens, workers, maxStages));
@@ -60,7 +60,9 @@ function misfit(
   const kvBytes = sizesOf(model).kvBefore[model.blocks]! * kvTokens;
   const needed = mib(model.file.sizeBytes + kvBytes);
   const has = workers.map(({ name, memoryBytes }) => `${name} has ${mib(memoryBytes)}`).join(", ");
-  return `the model does not fit into ${maxStages} stages: it needs ${needed} MiB with the keys and values of ${kvTokens} tokens, and ${mib(OVERHEAD_BYTES)} MiB more for each stage; ${has || "no worker is free"} (MiB). Add workers or memory, or lower kv_tokens`;
+  const { earlier, last } = stageOverhead(model, kvTokens);
+  const beside = `${mib(earlier)} MiB more for each stage and ${mib(last)} for the last one`;
+  return `the model does not fit into ${maxStages} stages: it needs ${needed} MiB with the keys and values of ${kvTokens} tokens, and ${beside}; ${has || "no worker is free"} (MiB). Add workers or memory, or lower kv_tokens`;
 }
 
 function mib(bytes: number): number {

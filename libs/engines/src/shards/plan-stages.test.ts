@@ -43,7 +43,7 @@ function modelOf(
 const workersOf = (...memory: readonly number[]) =>
   memory.map((memoryBytes, i) => ({ id: `w${i}`, name: `w${i}`, memoryBytes }));
 const demandOf = (change: Partial<ShardDemand> = {}): ShardDemand => {
-  return { kvTokens: 0, overheadBytes: 0, maxStages: 8, ...change };
+  return { kvTokens: 0, overhead: { earlier: 0, last: 0 }, maxStages: 8, ...change };
 };
 const ranges = (stages: readonly PlannedStage[] | undefined) =>
   stages?.map(({ workerId, from, to }) => [workerId, from, to]);
@@ -126,7 +126,7 @@ test("plan: no other has fewer stages, or as many and a faster slowest stage", (
     embedding: sizes,
     output: fc.oneof(fc.constant(0), sizes),
     maxStages: fc.integer({ min: 1, max: 4 }),
-    overheadBytes: fc.integer({ min: 0, max: 5 }),
+    overhead: fc.record({ earlier: fc.integer({ min: 0, max: 5 }), last: sizes }),
     kvTokens: fc.integer({ min: 0, max: 2 }),
   });
   fc.assert(
@@ -139,7 +139,11 @@ test("plan: no other has fewer stages, or as many and a faster slowest stage", (
         const isLast = to === blocks.length;
         const ends = from === 0 || (isLast && isTied) ? embedding : 0;
         const kv = 16 * demand.kvTokens * (to - from);
-        return sum(from, to) + ends + (isLast ? output : 0) + kv + demand.overheadBytes;
+        // Zeros in place of a block, and of the embedding, are as large as these; the largest block counts.
+        const before = from > 0 && !isTied ? embedding : 0;
+        const { earlier, last } = demand.overhead;
+        const beside = isLast ? output + before + last : Math.max(...blocks) + earlier;
+        return sum(from, to) + ends + kv + beside;
       };
       const costOf = (plan: readonly (readonly [number, number, number])[]) =>
         Math.max(
@@ -175,7 +179,7 @@ test("plan: only the first workers are considered, and the largest model is plan
   expect(planStages(model, workersOf(...tooSmall, 9_999), demandOf())).toBeUndefined();
   const plan = planStages(
     model,
-    workersOf(...new Array(16).fill(170)),
+    workersOf(...new Array(16).fill(180)),
     demandOf({ maxStages: 16 }),
   );
   expect(plan).toHaveLength(16);

@@ -1,5 +1,6 @@
 import { type CuttableModel, numberValue } from "./cut-rules.ts";
-import type { BlockRange } from "./shard-cut.ts";
+import { type BlockRange, holeBytes } from "./shard-cut.ts";
+import type { StageOverhead } from "./stage-overhead.ts";
 
 /** A worker that may take a shard. */
 export interface ShardWorker {
@@ -14,8 +15,7 @@ export interface ShardWorker {
 export interface ShardDemand {
   /** Tokens of all sequences together, whose keys and values every shard keeps for its blocks. */
   readonly kvTokens: number;
-  /** Memory of a shard beside its weights and its cache. */
-  readonly overheadBytes: number;
+  readonly overhead: StageOverhead;
   /** 1 if absent. */
   readonly minStages?: number | undefined;
   readonly maxStages: number;
@@ -78,11 +78,13 @@ function* stagesFrom(
   from: number,
   { model, sizes, worker, demand }: StageChoices,
 ): Generator<PlannedStage> {
+  let isFull = false;
   for (const to of [...model.cuts, model.blocks]) {
-    if (to <= from) continue;
+    // The last stage may take less than one that ends before it.
+    if (to <= from || (isFull && to < model.blocks)) continue;
     const stage = stageOf(sizes, { from, to }, worker, demand);
-    if (stage.memoryBytes > worker.memoryBytes) return;
-    yield stage;
+    isFull = stage.memoryBytes > worker.memoryBytes;
+    if (!isFull) yield stage;
   }
 }
 
@@ -114,7 +116,11 @@ interface ModelSizes {
   readonly before: readonly number[];
   /** By block: bytes of keys and values per token of all blocks before it. */
   readonly kvBefore: readonly number[];
+  /** Zeros in place of the largest block, which each shard but the last has behind its own. */
+  readonly blockHole: number;
   readonly embedding: number;
+  /** Zeros in place of the embedding. */
+  readonly embeddingHole: number;
   readonly output: number;
   /** Whether the output is computed with the embedding's matrix. */
   readonly isTied: boolean;
@@ -125,12 +131,18 @@ interface ModelSizes {
 /** What the parts of a model take. */
 export function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
   const ofBlocks = new Array<number>(blocks).fill(0);
-  let [embedding, output, shared] = [0, 0, 0];
-  for (const { name, sizeBytes = 0 } of file.tensors) {
+  const holes = new Array<number>(blocks).fill(0);
+  let [embedding, embeddingHole, output, shared] = [0, 0, 0, 0];
+  for (const tensor of file.tensors) {
+    const { name, sizeBytes = 0 } = tensor;
     const block = /^blk\.(\d+)\./.exec(name)?.[1];
-    if (block !== undefined) ofBlocks[Number(block)]! += sizeBytes;
-    else if (name === "token_embd.weight") embedding = sizeBytes;
-    else if (name.startsWith("output")) output += sizeBytes;
+    if (block !== undefined) {
+      ofBlocks[Number(block)]! += sizeBytes;
+      holes[Number(block)]! += holeBytes(tensor);
+    } else if (name === "token_embd.weight") {
+      embedding = sizeBytes;
+      embeddingHole = holeBytes(tensor);
+    } else if (name.startsWith("output")) output += sizeBytes;
     else shared += sizeBytes;
   }
   const isTied = !file.tensors.some(({ name }) => name === "output.weight");
@@ -149,7 +161,9 @@ export function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSiz
     blocks,
     before: sumsBefore(ofBlocks),
     kvBefore: sumsBefore(ofBlocks.map((_, block) => kvOf(block))),
+    blockHole: Math.max(...holes),
     embedding,
+    embeddingHole,
     output,
     isTied,
     shared,
@@ -169,7 +183,7 @@ function stageOf(
   sizes: ModelSizes,
   { from, to }: BlockRange,
   worker: ShardWorker,
-  { kvTokens, overheadBytes }: ShardDemand,
+  { kvTokens, overhead }: ShardDemand,
 ): PlannedStage {
   const isLast = to === sizes.blocks;
   const hasEmbedding = from === 0 || (isLast && sizes.isTied);
@@ -180,7 +194,10 @@ function stageOf(
     (hasEmbedding ? sizes.embedding : 0) +
     (isLast ? sizes.output : 0);
   const kvBytes = (sizes.kvBefore[to]! - sizes.kvBefore[from]!) * kvTokens;
-  const memoryBytes = weightsBytes + kvBytes + overheadBytes;
+  const lastHole = hasEmbedding ? 0 : sizes.embeddingHole;
+  const zeros = isLast ? lastHole : sizes.blockHole;
+  const processBytes = isLast ? overhead.last : overhead.earlier;
+  const memoryBytes = weightsBytes + kvBytes + zeros + processBytes;
   return { workerId: worker.id, from, to, weightsBytes, kvBytes, memoryBytes };
 }
 

@@ -49,9 +49,8 @@ type TypedCallback = ReturnType<typeof koffi.register>;
 export function openTapLibrary(library: NativeLibrary): TapLibrary {
   const llama = koffi.load(library.llamaPath);
   const base = koffi.load(baseLibrary(library));
-  const prototype = koffi.pointer(
-    koffi.proto("bool heddle_tap(void* tensor, bool ask, void* data)"),
-  );
+  // Without a name, which a process may give once: of a tensor, whether it is a question, and data.
+  const prototype = koffi.pointer(koffi.proto("bool", ["void *", "bool", "void *"]));
   try {
     return {
       layerInput: openLayerInput(llama),

@@ -41,6 +41,7 @@ interface Piece extends GgufEntry {
 /** A type of few bytes that the CPU backend does not repack, which would copy the hole. */
 const HOLE_TYPE = "Q4_1";
 const HOLE_BLOCK_ITEMS = 32;
+const HOLE_BLOCK_BYTES = 20;
 /** Rows of the vocabulary that a shard between others has, since it sees no token. */
 const NO_VOCABULARY_ROWS = 32;
 const BLOCK = /^blk\.(\d+)\.(.*)$/;
@@ -52,6 +53,7 @@ const BLOCK = /^blk\.(\d+)\.(.*)$/;
  * - A shard that is not the last has one block of zeros more, whose input is its result.
  * - Every shard has `token_embd.weight`, which the library requires: with its values in the first,
  *   and in the last where it is the output too.
+ * - The last alone has the tokenizer, whose tables take memory: the others see numbers of tokens.
  */
 export function cutShard(model: CuttableModel, { from, to }: BlockRange): ShardCut {
   const isFirst = from === 0;
@@ -60,7 +62,7 @@ export function cutShard(model: CuttableModel, { from, to }: BlockRange): ShardC
   assert(from < to && (isFirst || isLegal(from)) && (isLast || isLegal(to)), `${from} to ${to}`);
   const isMiddle = !isFirst && !isLast;
   const pieces = model.file.tensors.flatMap((tensor) => piecesOf(model, tensor, { from, to }));
-  const metadata = metadataOf(model, { from, to }, isMiddle);
+  const metadata = metadataOf(model, { from, to });
   const tensors = isMiddle ? pieces.map(withoutVocabulary) : pieces;
   const { header, places, sizeBytes } = layOutGguf(metadata, tensors);
   const ranges = tensors.flatMap(({ source }, i) => {
@@ -101,8 +103,19 @@ function piecesOf(
 
 /** Vectors keep their type, since the library multiplies by them as they are. */
 function hole(piece: Piece): Piece {
-  const isMatrix = piece.shape.length > 1 && piece.shape[0]! % HOLE_BLOCK_ITEMS === 0;
-  return { ...piece, type: isMatrix ? HOLE_TYPE : piece.type, source: undefined };
+  const type = isHoleMatrix(piece.shape) ? HOLE_TYPE : piece.type;
+  return { ...piece, type, source: undefined };
+}
+
+function isHoleMatrix([columns = 0, ...rows]: readonly number[]): boolean {
+  return rows.length > 0 && columns % HOLE_BLOCK_ITEMS === 0;
+}
+
+/** What zeros in place of the tensor take in memory: the library reads them as it does weights. */
+export function holeBytes({ shape, sizeBytes = 0 }: GgufTensorInfo): number {
+  if (!isHoleMatrix(shape)) return sizeBytes;
+  const items = shape.reduce((product, length) => product * length, 1);
+  return (items / HOLE_BLOCK_ITEMS) * HOLE_BLOCK_BYTES;
 }
 
 function withoutVocabulary(piece: Piece): Piece {
@@ -113,16 +126,17 @@ function withoutVocabulary(piece: Piece): Piece {
 function metadataOf(
   { file, architecture, blocks }: CuttableModel,
   { from, to }: BlockRange,
-  isMiddle: boolean,
 ): Map<string, GgufValue> {
   const metadata = new Map(file.metadata);
   const key = (name: string) => `${architecture}.${name}`;
-  if (isMiddle) {
+  if (to < blocks) {
     for (const name of file.metadata.keys()) {
       if (name.startsWith("tokenizer.")) metadata.delete(name);
     }
     metadata.set("tokenizer.ggml.model", { type: "string", value: "no_vocab" });
-    metadata.set(key("vocab_size"), { type: "uint32", value: NO_VOCABULARY_ROWS });
+    const embedding = file.tensors.find(({ name }) => name === "token_embd.weight");
+    const value = from === 0 ? (embedding?.shape[1] ?? 0) : NO_VOCABULARY_ROWS;
+    metadata.set(key("vocab_size"), { type: "uint32", value });
   }
   const count = to - from + (to === blocks ? 0 : 1);
   metadata.set(key("block_count"), { type: "uint32", value: count });

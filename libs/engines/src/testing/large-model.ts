@@ -6,9 +6,13 @@ const MAX_OWN = 4_096;
 
 /**
  * Writes a llama model of any size, F32, as fast as the disk takes it: large tensors repeat a few
- * random rows. Its vocabulary is the bytes.
+ * random rows. Its vocabulary is the bytes, if no other is given.
  */
-export async function writeLargeModel(path: string, shape: LlamaShape): Promise<void> {
+export async function writeLargeModel(
+  path: string,
+  shape: LlamaShape,
+  vocabulary = byteVocabulary([[" ", "t"]]),
+): Promise<void> {
   let state = 7;
   const random = () => {
     state = (state * 1_103_515_245 + 12_345) % 2 ** 31;
@@ -17,7 +21,7 @@ export async function writeLargeModel(path: string, shape: LlamaShape): Promise<
   await writeLlamaModel(path, {
     name: "large random model",
     shape,
-    vocabulary: byteVocabulary([[" ", "t"]]),
+    vocabulary,
     type: "F32",
     weights: (name, columns, rows) => {
       if (name.endsWith("_norm")) return new Float32Array(columns).fill(1);

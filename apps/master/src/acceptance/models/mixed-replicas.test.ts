@@ -10,10 +10,17 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
 
 const ID = "mixed";
-/** 200 MiB. */
-const SIZES = { ...SHAPE, blocks: 6, feedForward: 29_600, contextTokens: 512 };
-/** A stage's process takes 96 of it, and two blocks 68. */
-const SMALL_MIB = "175";
+/** 392 MiB. */
+const SIZES = {
+  ...SHAPE,
+  blocks: 12,
+  embedding: 768,
+  heads: 8,
+  feedForward: 3_072,
+  contextTokens: 512,
+};
+/** The process of a last stage takes 188 of it, and four blocks 134. */
+const SMALL_MIB = "330";
 const LARGE_MIB = "700";
 const OPTIONS = { context_tokens: 512, kv_tokens: 1024, max_sequences: 4, threads: 1 };
 

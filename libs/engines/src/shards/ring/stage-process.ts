@@ -8,6 +8,8 @@ import { STAGE_FD, type StageMessage, type StageStart } from "./stage-protocol.t
 
 /** Characters of the process's error output that are kept for its failure message. */
 const MAX_ERROR_OUTPUT = 2_000;
+/** Its objects are few: room for more, as this process may have asked for, would be for garbage. */
+const HEAP_FLAGS = ["--max-semi-space-size=1", "--max-old-space-size=128"];
 
 /** A stage that is not the last, in a process of its own. */
 export interface StageProcess {
@@ -57,6 +59,7 @@ function spawn(signal: AbortSignal | undefined): ChildProcess {
   const url = new URL(`./stage-main${extname(import.meta.url)}`, import.meta.url);
   return fork(fileURLToPath(url), {
     serialization: "advanced",
+    execArgv: HEAP_FLAGS,
     env: withHugePages(process.env),
     stdio: ["ignore", "ignore", "pipe", "ipc", "pipe"],
     signal,

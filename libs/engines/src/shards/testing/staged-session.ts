@@ -8,7 +8,7 @@ import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
 import { readGguf } from "../../gguf/gguf-reader.ts";
 import { writeTinyModel } from "../../gguf/tiny-model.ts";
 import { EngineSession, withPending } from "../../testing/engine-session.ts";
-import { cuttableModel } from "../cut-rules.ts";
+import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { FrameSplitter } from "../ring/frame-splitter.ts";
 import { endsEpoch, readFrame } from "../ring/stage-frame.ts";
 import { cutShard } from "../shard-cut.ts";
@@ -55,8 +55,12 @@ function counted(link: Duplex, traffic: Traffic): Duplex {
   return link;
 }
 
-/** For tests: a tiny model whole, and cut at the given blocks into stages as processes. */
+/**
+ * For tests: a model of six blocks, a tiny one if no other is written, whole and cut at the given blocks
+ * into stages as processes.
+ */
 export class StagedSession extends EngineSession<LlamaEngine> {
+  readonly model: CuttableModel;
   readonly whole: EngineSession<LlamaEngine>;
   readonly stages: LocalStages;
   /** The reason of each restart of the engine. */
@@ -66,10 +70,11 @@ export class StagedSession extends EngineSession<LlamaEngine> {
 
   private constructor(
     [engine, pending]: ConstructorParameters<typeof EngineSession<LlamaEngine>>,
-    parts: Pick<StagedSession, "whole" | "stages" | "crashes" | "traffic">,
+    parts: Pick<StagedSession, "model" | "whole" | "stages" | "crashes" | "traffic">,
     folder: string,
   ) {
     super(engine, pending);
+    this.model = parts.model;
     this.whole = parts.whole;
     this.stages = parts.stages;
     this.crashes = parts.crashes;
@@ -81,10 +86,11 @@ export class StagedSession extends EngineSession<LlamaEngine> {
     cuts: readonly number[],
     silenceMs?: number,
     options: EngineOptions = OPTIONS,
+    write = (path: string) => writeTinyModel(path, { blocks: BLOCKS }),
   ): Promise<StagedSession> {
     const folder = mkdtempSync(join(tmpdir(), "heddle-stages-"));
     const path = join(folder, "whole.gguf");
-    await writeTinyModel(path, { blocks: BLOCKS });
+    await write(path);
     const model = cuttableModel(await readGguf(path));
     const bounds = [0, ...cuts, BLOCKS];
     const files = bounds.slice(1).map((to) => join(folder, `to-${to}.gguf`));
@@ -123,7 +129,7 @@ export class StagedSession extends EngineSession<LlamaEngine> {
         },
       ),
     );
-    return new StagedSession(started, { whole, stages, crashes, traffic }, folder);
+    return new StagedSession(started, { model, whole, stages, crashes, traffic }, folder);
   }
 
   override async close(): Promise<void> {
