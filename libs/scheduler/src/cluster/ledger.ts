@@ -224,10 +224,11 @@ export class Ledger {
     }
     if (count <= 0) return 0;
     if (shape.devices === 0) return count;
-    return Math.min(count, this.#deviceCopies(node, shape));
+    return Math.min(count, this.deviceCopies(node, shape));
   }
 
-  #deviceCopies(node: number, shape: RequestShape): number {
+  /** The number of tasks of a shape with devices for which the node's devices suffice now. */
+  deviceCopies(node: number, shape: RequestShape): number {
     const base = node * this.#stride;
     if (shape.onlyDevice >= 0) {
       return this.#gpuFree[base + shape.onlyDevice]! >= shape.milli ? 1 : 0;

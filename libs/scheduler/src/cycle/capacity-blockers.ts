@@ -73,7 +73,8 @@ function* nodeBlockers(ledger: Ledger, capacity: Ledger, gang: GangRequest): Ste
   const eligible = [...ledger.nodes.keys()].filter((node) => shape.eligible[node] === 1);
   if (eligible.length === 0) return yield* filterBlockers(ledger, gang);
   const blockers = yield* shortages(ledger, capacity, gang, eligible);
-  if (blockers.length === 0) blockers.push(shapeBlocker(ledger, capacity, gang, eligible));
+  if (blockers.length === 0)
+    blockers.push(...(yield* shapeBlockers(ledger, capacity, gang, eligible)));
   yield;
   for (const [reason, states] of AWAY) {
     const away = countAway(ledger.roster, shape, states);
@@ -119,54 +120,96 @@ function* offersOf(
   return { wanted, offered: [...offered].sort() };
 }
 
+/** An amount that a task of the gang asks for. */
+interface AskedAmount {
+  readonly reason: PendingReason;
+  readonly resource: string;
+  readonly each: number;
+  readonly freeAt: (ledger: Ledger, node: number) => number;
+  /** The tasks for which the node has enough of this amount. */
+  readonly copiesAt: (ledger: Ledger, node: number) => number;
+}
+
+function askedAmounts({ shape }: GangRequest): AskedAmount[] {
+  const gpus: AskedAmount = {
+    reason: "InsufficientGpu",
+    resource: "gpu_milli",
+    each: shape.devices * shape.milli,
+    freeAt: (ledger, node) => ledger.gpuFreeFor(node, shape),
+    copiesAt: (ledger, node) => ledger.deviceCopies(node, shape),
+  };
+  const scalars = SCALARS.map((name, column): AskedAmount => {
+    const each = shape.scalars[column]!;
+    const freeAt = ({ scalarFree }: Ledger, node: number) =>
+      Math.max(0, scalarFree[node * SCALARS.length + column]!);
+    return {
+      reason: REASON_OF_SCALAR[name],
+      resource: NAME_OF_SCALAR[name],
+      each,
+      freeAt,
+      copiesAt: (ledger, node) => Math.floor(freeAt(ledger, node) / each),
+    };
+  });
+  return [gpus, ...scalars].filter(({ each }) => each > 0);
+}
+
 /** The resources of which all eligible nodes together have too little free. */
 function* shortages(
   ledger: Ledger,
   capacity: Ledger,
-  { shape, tasks }: GangRequest,
+  gang: GangRequest,
   eligible: readonly number[],
 ): Steps<Blocker[]> {
   const blockers: Blocker[] = [];
-  const gpuWanted = tasks * shape.devices * shape.milli;
-  const gpuFree = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
-  if (gpuWanted > gpuFree) {
-    const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
-    blockers.push(blocker("InsufficientGpu", "gpu_milli", gpuWanted, gpuFree, limit));
-  }
-  for (const [column, name] of SCALARS.entries()) {
+  for (const { reason, resource, each, freeAt } of askedAmounts(gang)) {
     yield;
-    const wanted = tasks * shape.scalars[column]!;
-    const at = (of: Ledger) => (node: number) =>
-      Math.max(0, of.scalarFree[node * SCALARS.length + column]!);
-    const free = sum(eligible, at(ledger));
-    if (wanted <= free) continue;
-    const limit = sum(eligible, at(capacity));
-    blockers.push(blocker(REASON_OF_SCALAR[name], NAME_OF_SCALAR[name], wanted, free, limit));
+    const free = sum(eligible, (node) => freeAt(ledger, node));
+    if (gang.tasks * each <= free) continue;
+    const limit = sum(eligible, (node) => freeAt(capacity, node));
+    blockers.push(blocker(reason, resource, gang.tasks * each, free, limit));
   }
   return blockers;
 }
 
 /** The sum is sufficient, but not where one task or one domain needs it. */
-function shapeBlocker(
+function* shapeBlockers(
   ledger: Ledger,
   capacity: Ledger,
   gang: GangRequest,
   eligible: readonly number[],
-): Blocker {
+): Steps<Blocker[]> {
   const { shape, tasks } = gang;
-  const wanted = tasks * shape.devices * shape.milli;
-  const free = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
-  const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
   const anywhere = { ...gang, sameRack: false, shape: withoutFabric(gang) };
   if (nodesFit(ledger, anywhere)) {
     const domain = gang.sameRack ? "gpu_milli_in_one_rack" : "gpu_milli_on_one_fabric";
-    return blocker("TopologyUnavailable", domain, wanted, free, limit);
+    const wanted = tasks * shape.devices * shape.milli;
+    const free = sum(eligible, (node) => ledger.gpuFreeFor(node, shape));
+    const limit = sum(eligible, (node) => capacity.gpuFreeFor(node, shape));
+    return [blocker("TopologyUnavailable", domain, wanted, free, limit)];
   }
-  if (shape.devices > 0) return blocker("Fragmented", "gpu_milli", wanted, free, limit);
-  const cpu = tasks * shape.request.scalars.cpuMilli;
-  const cpuFree = sum(eligible, (node) => Math.max(0, ledger.scalarFree[node * SCALARS.length]!));
-  const cpuLimit = sum(eligible, (node) => capacity.scalarFree[node * SCALARS.length]!);
-  return blocker("Fragmented", "cpu_milli", cpu, cpuFree, cpuLimit);
+  return yield* fragmentedBlockers(ledger, capacity, gang, eligible);
+}
+
+/** The amounts that alone have too few places for the gang, else those that limit some node. */
+function* fragmentedBlockers(
+  ledger: Ledger,
+  capacity: Ledger,
+  gang: GangRequest,
+  eligible: readonly number[],
+): Steps<Blocker[]> {
+  const { tasks } = gang;
+  const scarce: Blocker[] = [];
+  const limiting: Blocker[] = [];
+  for (const { resource, each, freeAt, copiesAt } of askedAmounts(gang)) {
+    yield;
+    const places = sum(eligible, (node) => Math.min(tasks, copiesAt(ledger, node)));
+    if (places === tasks * eligible.length) continue;
+    const free = sum(eligible, (node) => freeAt(ledger, node));
+    const limit = sum(eligible, (node) => freeAt(capacity, node));
+    const found = blocker("Fragmented", resource, tasks * each, free, limit);
+    (places < tasks ? scarce : limiting).push(found);
+  }
+  return scarce.length > 0 ? scarce : limiting;
 }
 
 function withoutFabric({ shape }: GangRequest): GangRequest["shape"] {

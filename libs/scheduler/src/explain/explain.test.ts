@@ -83,6 +83,37 @@ describe("blockers", () => {
     ]);
   });
 
+  it.each([
+    ["localSsdGb", "local_ssd_gb"],
+    ["ioOperationsPerSec", "io_operations_per_sec"],
+    ["networkMbps", "network_mbps"],
+    ["memoryMib", "memory_mib"],
+  ] as const)(
+    "Fragmented names %s, which is on too many nodes, and nothing else",
+    (name, resource) => {
+      const base = request({ gpus: 0 });
+      const each = node("a").capacity[name];
+      const scalars = { ...base.scalars, [name]: each + 1 };
+      const job = queued("q", { request: { ...base, scalars } });
+      expect(blockersOf([node("a"), node("b")], job)).toEqual([
+        { reason: "Fragmented", resource, requested: each + 1, free: 2 * each, limit: 2 * each },
+      ]);
+    },
+  );
+
+  it("Fragmented names each amount that only another node has", () => {
+    const { capacity } = node("a");
+    const cluster = [
+      node("a", { capacity: { ...capacity, cpuMilli: 500 } }),
+      node("b", { capacity: { ...capacity, memoryMib: 500 } }),
+    ];
+    const job = queued("q", { request: request({ gpus: 0 }) });
+    expect(blockersOf(cluster, job)).toMatchObject([
+      { reason: "Fragmented", resource: "cpu_milli" },
+      { reason: "Fragmented", resource: "memory_mib" },
+    ]);
+  });
+
   it("TopologyUnavailable where the gang fits, but in no one rack or on no one fabric", () => {
     const cluster = [
       node("a", { gpus: 1, fabric: "f1" }),
