@@ -158,10 +158,13 @@ export function walk(
   parent?: SyntaxNode,
 ): void {
   visit(node, parent);
-  for (const value of Object.values(node)) {
-    for (const child of Array.isArray(value) ? value : [value]) {
-      if (isNode(child)) walk(child, visit, node);
+  for (const field in node) {
+    const value = node[field];
+    if (!Array.isArray(value)) {
+      if (isNode(value)) walk(value, visit, node);
+      continue;
     }
+    for (const child of value) if (isNode(child)) walk(child, visit, node);
   }
 }
 

@@ -7,23 +7,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
 import { SCRIPTED_MASTER } from "@heddle/base/testing/programs";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { eventsOf, postChat, send } from "../test/http.ts";
 
 let data: string;
 const children: ChildProcess[] = [];
 
-beforeEach(async () => {
+async function setUp(): Promise<void> {
   data = await mkdtemp(join(tmpdir(), "heddle-master-"));
-});
-afterEach(async () => {
+}
+
+async function tearDown(): Promise<void> {
   for (const child of children.splice(0)) {
     if (child.exitCode !== null || child.signalCode !== null) continue;
     child.kill("SIGKILL");
     await once(child, "exit");
   }
   await rm(data, { recursive: true });
-});
+}
 
 interface Process {
   readonly child: ChildProcess;
@@ -79,8 +80,10 @@ async function shownKey({ output }: Process): Promise<string> {
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "one two" }] };
 
-// Some tests start two masters, one after the other.
 describe("master process", () => {
+  beforeEach(setUp);
+  afterEach(tearDown);
+
   // holds: key-restart
   it("keeps keys and models over a kill, and shows its first key once", async () => {
     const keyFile = join(data, "admin-key");
@@ -113,47 +116,6 @@ describe("master process", () => {
     expect(await second.exited()).toBe(0);
   });
 
-  it("shows a key that is in no file once, on standard error", async () => {
-    const first = run([]);
-    const { url } = await ready(first);
-    const adminKey = await shownKey(first);
-    expect((await postChat({ url, adminKey }, hello)).status).toBe(200);
-    expect(first.output.out).not.toContain(adminKey);
-    first.child.kill("SIGTERM");
-    expect(await first.exited()).toBe(0);
-    const second = run([]);
-    await ready(second);
-    expect(second.output.err).toBe("");
-  });
-
-  it("ends streams with an event and exits 0 on SIGTERM, its usage written", async () => {
-    const env = { SCRIPT_TOKEN_DELAY_MS: "20" };
-    const started = run(["--drain-ms", "200"], env);
-    const { url } = await ready(started);
-    const adminKey = await shownKey(started);
-    const reply = await postChat({ url, adminKey }, { ...hello, stream: true, max_tokens: 5000 });
-    started.child.kill("SIGTERM");
-    const events = eventsOf(await reply.text());
-    expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({ error: { code: "unavailable" } });
-    expect(await started.exited()).toBe(0);
-    const day = new Date().toISOString().slice(0, 10);
-    const rows = await readFile(join(data, "usage", `usage-${day}.jsonl`), "utf8");
-    expect(JSON.parse(rows.trim())).toMatchObject({
-      model: "FamilyA-1-2B",
-      errorCode: "unavailable",
-    });
-  });
-
-  // holds: wal-lock
-  it("names the process that holds its data directory, in one line", async () => {
-    const first = run([]);
-    await ready(first);
-    const second = run([]);
-    expect(await second.exited()).toBe(1);
-    expect(second.output.err.trim().split("\n")).toHaveLength(1);
-    expect(second.output.err).toContain(`in use by the process ${first.child.pid}`);
-  });
-
   // holds: cli-config-early
   it("names the port that is in use, in one line", async () => {
     const blocker = createServer().listen(0, "127.0.0.1");
@@ -172,15 +134,12 @@ describe("master process", () => {
   });
 
   // holds: cli-config-early
-  it("refuses a malformed bootstrap key, model file or flag before Raft", async () => {
+  it("refuses a malformed bootstrap key, token, certificate or flag before Raft", async () => {
     const keyFile = join(data, "typo");
     await writeFile(keyFile, "hdl_live_nonsense");
     const typo = run(["--bootstrap-key-file", keyFile]);
     expect(await typo.exited()).toBe(1);
     expect(typo.output.err).toMatch(/typo holds no API key/);
-    const model = run(["--model-file", join(data, "model.bin")]);
-    expect(await model.exited()).toBe(1);
-    expect(model.output.err).toMatch(/--model-file must end in \.gguf/);
     await writeFile(join(data, "join"), "not-a-token");
     const token = run(["--join-token-file", join(data, "join")]);
     expect(await token.exited()).toBe(1);
@@ -188,9 +147,6 @@ describe("master process", () => {
     const https = run(["--http-cert-file", keyFile, "--http-key-file", keyFile]);
     expect(await https.exited()).toBe(1);
     expect(https.output.err).toMatch(/--http-cert-file .*typo holds no certificate as PEM/);
-    const half = run(["--http-cert-file", keyFile]);
-    expect(await half.exited()).toBe(1);
-    expect(half.output.err).toMatch(/--http-cert-file needs --http-key-file too/);
     const witness = run(["--event-witnesses", "witness.example"]);
     expect(await witness.exited()).toBe(1);
     expect(witness.output.err).toMatch(/"witness\.example" is no key: it has the form NAME/);
@@ -217,18 +173,59 @@ describe("master process", () => {
     started.child.kill("SIGTERM");
     await started.exited();
   });
+});
+
+// These share one master; the last one ends it.
+describe("a running master", () => {
+  let started: Process;
+  let target: { readonly url: string; readonly adminKey: string };
+
+  beforeAll(async () => {
+    await setUp();
+    const flags = ["--log-level", "debug", "--drain-ms", "200"];
+    started = run(flags, { SCRIPT_TOKEN_DELAY_MS: "20" });
+    const { url } = await ready(started);
+    target = { url, adminKey: await shownKey(started) };
+  });
+  afterAll(tearDown);
 
   // holds: usage-private
-  it("logs no prompt, answer or key", async () => {
-    const started = run(["--log-level", "debug"]);
-    const { url } = await ready(started);
-    const adminKey = await shownKey(started);
+  it("shows a key that is in no file, and logs no key, prompt or answer", async () => {
     const secret = "xylophone-secret";
-    await postChat({ url, adminKey }, { ...hello, messages: [{ role: "user", content: secret }] });
-    await postChat({ url, adminKey: `${adminKey}x` }, { ...hello, temperature: secret });
-    started.child.kill("SIGTERM");
-    await started.exited();
+    const messages = [{ role: "user", content: secret }];
+    expect((await postChat(target, { ...hello, messages })).status).toBe(200);
+    const wrongKey = { ...target, adminKey: `${target.adminKey}x` };
+    await postChat(wrongKey, { ...hello, temperature: secret });
     expect(started.output.out).not.toContain(secret);
-    expect(started.output.out).not.toContain(adminKey);
+    expect(started.output.out).not.toContain(target.adminKey);
+  });
+
+  // holds: wal-lock
+  it("holds its data directory: a second process names it, in one line", async () => {
+    const second = run([]);
+    expect(await second.exited()).toBe(1);
+    expect(second.output.err.trim().split("\n")).toHaveLength(1);
+    expect(second.output.err).toContain(`in use by the process ${started.child.pid}`);
+  });
+
+  it("ends streams with an event and exits 0 on SIGTERM, its usage written", async () => {
+    const reply = await postChat(target, { ...hello, stream: true, max_tokens: 5000 });
+    started.child.kill("SIGTERM");
+    const events = eventsOf(await reply.text());
+    expect(JSON.parse(events.at(-1)?.data ?? "")).toMatchObject({ error: { code: "unavailable" } });
+    expect(await started.exited()).toBe(0);
+    expect(started.output.out).not.toContain(target.adminKey);
+    const day = new Date().toISOString().slice(0, 10);
+    const rows = await readFile(join(data, "usage", `usage-${day}.jsonl`), "utf8");
+    expect(JSON.parse(rows.trim().split("\n").at(-1) ?? "")).toMatchObject({
+      model: "FamilyA-1-2B",
+      errorCode: "unavailable",
+    });
+  });
+
+  it("does not show its key again at the next start", async () => {
+    const second = run([]);
+    await ready(second);
+    expect(second.output.err).toBe("");
   });
 });

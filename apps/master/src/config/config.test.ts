@@ -48,6 +48,13 @@ describe("readConfig", () => {
     rmSync(folder, { recursive: true });
   });
 
+  it("refuses a model file that is no GGUF, and a certificate without its key", () => {
+    const model = ["--model-file", "/model.bin"];
+    expect(() => readConfig(model, {})).toThrow(/--model-file must end in \.gguf/);
+    const half = ["--http-cert-file", "/c"];
+    expect(() => readConfig(half, {})).toThrow(/--http-cert-file needs --http-key-file too/);
+  });
+
   it("keeps the cluster token in the data directory by default", () => {
     expect(readConfig(["--data", "/x"], {}).clusterTokenFile).toBe("/x/cluster-token");
     expect(readConfig(["--cluster-token-file", "/t"], {}).clusterTokenFile).toBe("/t");
