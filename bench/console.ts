@@ -22,7 +22,7 @@ const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000 };
 const PAINTS = 9;
 const SETTLE_MS = 5_000;
 /** A loaded machine reads a thousand nodes slowly. */
-const PATIENCE_MS = 300_000;
+const TIMEOUT_MS = 300_000;
 const ROW_PX = 40;
 const LINE_PX = 18;
 const FIRST_PAINT = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`;
@@ -79,7 +79,7 @@ async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
     const { group } = cluster.masters;
     const url = group.url(await group.leader()) ?? "";
     const page = await rig.signedInAt(`${url}/console/`, group.adminKey);
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(TIMEOUT_MS);
     const lists: Scrolled[] = [];
     for (const [list, least] of [
       ["Nodes", nodes],

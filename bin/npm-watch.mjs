@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync, readlinkSync, realpathSync } from "node:fs";
 
-const LOOK_MS = { linux: 250, other: 2_000 };
+const POLL_MS = { linux: 250, other: 2_000 };
 
 /** Calls `onGone` once when the npm that runs this process is gone; never where none does. */
 export function watchNpm(onGone) {
@@ -20,7 +20,7 @@ export function watchNpm(onGone) {
       clearInterval(timer);
       onGone();
     },
-    isLinux ? LOOK_MS.linux : LOOK_MS.other,
+    isLinux ? POLL_MS.linux : POLL_MS.other,
   ).unref();
   return { stop: () => clearInterval(timer) };
 }

@@ -12,7 +12,7 @@ import { type ShellBlock, shellBlocks } from "../apps/master/test/shell-blocks.t
 // The commands of the guide for plugins, unchanged but for the port, in an empty home.
 
 const ROOT = join(import.meta.dirname, "..");
-const PATIENCE_MS = 240_000;
+const TIMEOUT_MS = 240_000;
 const run = promisify(execFile);
 const home = mkdtempSync(join(tmpdir(), "heddle-plugin-guide-"));
 const BLOCKS = shellBlocks(readFileSync(join(ROOT, "docs/guide/plugins.md"), "utf8"));
@@ -31,7 +31,7 @@ const env = {
   HEDDLE_WAL_SEGMENT_MIB: "4",
 };
 const shell = (text: string, cwd: string) =>
-  run("bash", ["-euc", text], { cwd, env, timeout: PATIENCE_MS, maxBuffer: 2 ** 24 });
+  run("bash", ["-euc", text], { cwd, env, timeout: TIMEOUT_MS, maxBuffer: 2 ** 24 });
 
 let port: number;
 beforeAll(async () => {

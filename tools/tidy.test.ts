@@ -254,6 +254,7 @@ describe("language", () => {
       `throw new Error(\`the lease of \${node} has expired\`);`,
     ],
     ["names", "standard terms in names", privateNames, "f(isToldAnew);", "f(isReported);"],
+    ["names", "standard terms in whole names", privateNames, "f(isOver);", "f(isOverGrpc);"],
   ] as const)("%s: %s", (_, __, rule, bad, good) => {
     expect(rule(parseSource(path, bad))).toHaveLength(1);
     expect(rule(parseSource(path, good))).toEqual([]);
@@ -264,7 +265,7 @@ describe("language", () => {
   const listOf = (text: string) => text.replaceAll("~", "").split(/\s*;\s*/);
   const samples = listOf(`it was t~old; masters he~ard it; a wo~rd of the worker; who le~ads;
     who~ever asks; no~body; begin an~ew; the end the~reof; it sta~nds at 3; it comes to its e~nd;
-    how f~ar it is; so m~any rounds; so l~ong of; it has c~ome; where the log st~ands;
+    how f~ar it is; so m~any rounds; so l~ong of; it has c~ome; where the log st~ands; the next lo~ok;
     the call is o~ver; it goes o~n; it hu~ng up; without a w~ord; gave it u~p; it is a~way;
     all is w~ell; no si~gn; bytes ca~me`);
   const standard = listOf(`so many that it waits; so far; it has come back; a stand-in; a word;

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Heddle } from "@heddle/client/heddle";
 import { repositoryRoot } from "../support/command-line.ts";
 import type { AcceptedJob } from "./job-load.ts";
-import { untilAnswered } from "./patience.ts";
+import { untilAnswered } from "./until-answered.ts";
 
 const TRIES = 60;
 const END_MS = 240_000;

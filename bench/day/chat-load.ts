@@ -1,6 +1,6 @@
 import type { Heddle } from "@heddle/client/heddle";
 import { randomWords } from "../support/prompts.ts";
-import { untilAnswered } from "./patience.ts";
+import { untilAnswered } from "./until-answered.ts";
 
 /** One answer as its client saw it. */
 export interface ChatOutcome {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Heddle } from "@heddle/client/heddle";
-import { untilAnswered } from "./patience.ts";
+import { untilAnswered } from "./until-answered.ts";
 
 const DEADLINE_SECONDS = 20;
 const TRIES = 60;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Heddle } from "@heddle/client/heddle";
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
-import { untilAnswered } from "./patience.ts";
+import { untilAnswered } from "./until-answered.ts";
 
 /** A job that the cluster has accepted. */
 export interface AcceptedJob {

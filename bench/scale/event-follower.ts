@@ -52,8 +52,8 @@ export class EventFollower {
     if (type !== "job") return;
     this.lagsMs.push(atMs - Date.parse(at));
     if (state === "running") this.runningMs.set(job_id, atMs);
-    const isOver = state === "succeeded" || state === "failed" || state === "cancelled";
-    if (!isOver) return;
+    const isEnded = state === "succeeded" || state === "failed" || state === "cancelled";
+    if (!isEnded) return;
     this.endedMs.set(job_id, atMs);
     if (state !== "succeeded") this.failed += 1;
   }

@@ -11,7 +11,7 @@ const PATH = "/api/v1/jobs";
 const CONNECTIONS = 64;
 const RUN_MS = 1_000;
 /** After the last submission, for what is still queued. */
-const PATIENCE_MS = 300_000;
+const TIMEOUT_MS = 300_000;
 
 /** Jobs of a second each, submitted over HTTP to the leader. */
 export interface JobStorm {
@@ -52,7 +52,7 @@ export async function measureJobStorm(
   await fleet.report();
   const sent = await submitAll(url, group.adminKey, jobs, rate);
   const started = new Map<string, number>();
-  const deadline = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + TIMEOUT_MS;
   while (follower.endedMs.size < sent.sentMs.size && performance.now() < deadline) {
     await delay(500);
     for (const { jobId, startedMs } of (await fleet.report()).tasks) started.set(jobId, startedMs);

@@ -1,7 +1,7 @@
 import { now } from "./simulated-task.ts";
 import type { AttachedCluster } from "./steady.ts";
 
-const PATIENCE_MS = 180_000;
+const TIMEOUT_MS = 180_000;
 
 /** How a cluster came back after `kill -9` of its leader. */
 export interface Reconnect {
@@ -34,14 +34,14 @@ export async function measureReconnect(cluster: AttachedCluster): Promise<Reconn
   const leaderMs = now() - killedMs;
   const leased = await fleet.until(
     ({ sessions }) => sessions.filter(({ term }) => term > termBefore).length === workers,
-    PATIENCE_MS,
+    TIMEOUT_MS,
   );
   const grants = leased?.sessions.map(({ grantedMs }) => grantedMs) ?? [Number.NaN];
   if (others > 0) await group.start(leader);
   const readyMs = others > 0 ? now() : killedMs + leaderMs;
   const attached = await fleet.until(
     (report) => report.attached.get(address)?.count === workers,
-    PATIENCE_MS,
+    TIMEOUT_MS,
   );
   const lastMs = attached?.attached.get(address)?.lastMs ?? Number.NaN;
   const uses = await masters.uses();

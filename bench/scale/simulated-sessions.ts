@@ -115,7 +115,7 @@ export class SimulatedSessions {
 
   #report(task: SimulatedTask): void {
     this.#current?.write({ status: task.status() });
-    if (task.isOver && task.times) this.#finished.push(task.times);
+    if (task.isEnded && task.times) this.#finished.push(task.times);
     if (task.times) this.#onLogs();
   }
 

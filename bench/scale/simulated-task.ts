@@ -32,7 +32,7 @@ export class SimulatedTask {
     return this.#times;
   }
 
-  get isOver(): boolean {
+  get isEnded(): boolean {
     return this.#phase === "exited";
   }
 
@@ -50,7 +50,7 @@ export class SimulatedTask {
   }
 
   stop(): void {
-    if (this.isOver) return;
+    if (this.isEnded) return;
     this.#wasAsked = true;
     this.#exit();
   }
@@ -66,7 +66,7 @@ export class SimulatedTask {
       phase: this.#phase,
       rendezvous: "127.0.0.1:9",
       cluster: this.#cluster,
-      ...(this.isOver && { exit }),
+      ...(this.isEnded && { exit }),
     };
   }
 

@@ -56,9 +56,9 @@ async function oneRequest(
   const random = benchRandom(plan.seed * 1_000_003 + index);
   const meantToCancel = random() < plan.cancelled;
   const requestId = `soak-${plan.seed}-${index}`;
-  const patience = new AbortController();
+  const hanging = new AbortController();
   const leaving = new AbortController();
-  const timer = setTimeout(() => patience.abort(), hangAfterMs);
+  const timer = setTimeout(() => hanging.abort(), hangAfterMs);
   // Half of those that leave do so after some text, half at a moment that may be before any.
   const afterTexts = meantToCancel && random() < 0.5 ? 1 + Math.floor(random() * 8) : 0;
   const early = meantToCancel && afterTexts === 0 ? random() * 100 : undefined;
@@ -71,7 +71,7 @@ async function oneRequest(
     bannedTokens: [],
     stream: afterTexts > 0 || random() < 0.8,
     requestId,
-    hangUp: AbortSignal.any([patience.signal, leaving.signal]),
+    hangUp: AbortSignal.any([hanging.signal, leaving.signal]),
     onText: () => {
       texts += 1;
       if (texts === afterTexts) leaving.abort();
@@ -79,7 +79,7 @@ async function oneRequest(
   });
   clearTimeout(timer);
   if (leaveTimer) clearTimeout(leaveTimer);
-  return outcomeOf(requestId, meantToCancel, patience.signal.aborted, answer);
+  return outcomeOf(requestId, meantToCancel, hanging.signal.aborted, answer);
 }
 
 function outcomeOf(

@@ -200,11 +200,11 @@ function both(first: Uproot, second: Uproot): Uproot {
 }
 
 /** Fences the lost nodes that the rule names. */
-function fencing(isOver: (node: NodeRecord) => boolean): Uproot {
+function fencing(isEnded: (node: NodeRecord) => boolean): Uproot {
   return replaced(LeaseExpiry.prototype, "over", () => (nodes) => {
     return [...nodes].flatMap((node) => {
       const { offer, lostIndex } = node;
-      return lostIndex !== undefined && isOver(node) ? [{ nodeId: offer.id, lostIndex }] : [];
+      return lostIndex !== undefined && isEnded(node) ? [{ nodeId: offer.id, lostIndex }] : [];
     });
   });
 }

@@ -37,7 +37,7 @@ export class ClientCall extends Duplex {
   #transport: ClientTransport | undefined;
   /** Requests from before the connection stood. */
   #waiting: Buffer[] = [];
-  #isOver = false;
+  #isEnded = false;
 
   constructor(method: Method) {
     super({ objectMode: true, autoDestroy: false });
@@ -57,23 +57,23 @@ export class ClientCall extends Duplex {
   }
 
   takeMetadata(metadata: Metadata): void {
-    if (!this.#isOver) this.emit("metadata", metadata);
+    if (!this.#isEnded) this.emit("metadata", metadata);
   }
 
   takeBytes(bytes: Buffer): void {
-    if (!this.#isOver) this.push(this.#method.responseDeserialize(bytes));
+    if (!this.#isEnded) this.push(this.#method.responseDeserialize(bytes));
   }
 
   finish(end: StatusObject): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.#isEnded) return;
+    this.#isEnded = true;
     this.push(null);
     if (end.code !== status.OK) this.emit("error", serviceError(end));
     this.emit("status", end);
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
+  get isEnded(): boolean {
+    return this.#isEnded;
   }
 
   override _write(value: never, _: unknown, done: () => void): void {
@@ -102,7 +102,7 @@ export class ServerCall extends Duplex {
   readonly #client: () => ClientCall;
   /** Follows the messages of a session. */
   readonly #watch: LeaseSession | undefined;
-  #isOver = false;
+  #isEnded = false;
   #hasSentMetadata = false;
 
   constructor(
@@ -149,19 +149,19 @@ export class ServerCall extends Duplex {
   }
 
   takeBytes(bytes: Buffer): void {
-    if (this.#isOver || this.cancelled) return;
+    if (this.#isEnded || this.cancelled) return;
     const message = this.#method.requestDeserialize(bytes);
     this.#watch?.received(message as object);
     this.push(message);
   }
 
   takeHalfClose(): void {
-    if (!this.#isOver && !this.cancelled) this.push(null);
+    if (!this.#isEnded && !this.cancelled) this.push(null);
   }
 
   /** The client has cancelled the call, or is gone. */
   cancel(): void {
-    if (this.#isOver || this.cancelled) return;
+    if (this.#isEnded || this.cancelled) return;
     this.cancelled = true;
     this.emit("cancelled", "cancelled");
     this.push(null);
@@ -169,14 +169,14 @@ export class ServerCall extends Duplex {
   }
 
   finish(end: StatusObject): void {
-    if (this.#isOver || this.cancelled) return;
-    this.#isOver = true;
+    if (this.#isEnded || this.cancelled) return;
+    this.#isEnded = true;
     this.sendMetadata(new Metadata());
     this.#connection.send("client", () => this.#client().finish(end));
   }
 
   override _write(value: never, _: unknown, done: () => void): void {
-    if (!this.#isOver && !this.cancelled) {
+    if (!this.#isEnded && !this.cancelled) {
       this.sendMetadata(new Metadata());
       this.#watch?.sent(value);
       const bytes = this.#method.responseSerialize(value);

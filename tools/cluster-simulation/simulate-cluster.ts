@@ -59,7 +59,7 @@ const LEASES = [
   { leaseMs: 15_000, nodeLostMs: 3_000 },
 ];
 /** Between two looks at jobs that wait, and for versions that every master supports. */
-const LOOK_US = 5_000_000;
+const POLL_US = 5_000_000;
 const SETTLE_US = 200_000;
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
@@ -93,12 +93,12 @@ class ClusterSimulation {
   readonly #hash = createHash("sha256");
   /** The masters begin with the build before this one, and are upgraded one by one. */
   readonly #isMixed: boolean;
-  /** Jobs for whose waiting the leader gave no reason at the last look. */
+  /** Jobs for whose waiting the leader gave no reason at the last check. */
   #unexplained: readonly string[] = [];
   #faultsUs = 0;
   /** When it is next looked whether all has ended. */
   #settleUs = 0;
-  #isOver = false;
+  #isEnded = false;
   #changes = 0;
   #changedUs = 0;
 
@@ -194,7 +194,7 @@ class ClusterSimulation {
       await queue.run(() => hasEnded() || queue.nowUs >= endUs);
       this.#clients.stop();
       this.#faults.endAll();
-      this.#isOver = true;
+      this.#isEnded = true;
       const healUs = queue.nowUs + HEAL_SECONDS * 1_000_000;
       await queue.run(() => hasEnded() || this.#hasSettled() || queue.nowUs >= healUs);
       if (!hasEnded()) this.#checkEnd();
@@ -226,7 +226,7 @@ class ClusterSimulation {
   #look(): void {
     const leader = this.#leader();
     if (leader?.process && !leader.process.isPaused) leader.process.run(() => this.#ask(leader));
-    this.#world.queue.after(LOOK_US, () => this.#look());
+    this.#world.queue.after(POLL_US, () => this.#look());
   }
 
   #ask(leader: SimulatedMaster): void {
@@ -370,7 +370,7 @@ class ClusterSimulation {
         trailingEntries: 20,
         segmentBytes: 256 * 1024,
       },
-      isOver: () => this.#isOver,
+      isEnded: () => this.#isEnded,
       watch: (control) => states.applied(control),
       trace,
     };

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { kubeTool } from "./kube-tools.ts";
 
 /** How long something may take that the tests wait for. */
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 /** Why the tests on a real Kubernetes are skipped; undefined if they run. */
 export function whyNoCluster(): string | undefined {
@@ -65,9 +65,9 @@ function rig(...args: readonly string[]): void {
 export async function untilFound<T>(
   what: string,
   look: () => T | undefined | Promise<T | undefined>,
-  patienceMs = PATIENCE_MS,
+  timeoutMs = TIMEOUT_MS,
 ): Promise<T> {
-  const untilMs = performance.now() + patienceMs;
+  const untilMs = performance.now() + timeoutMs;
   for (;;) {
     let fault: unknown;
     try {
@@ -77,7 +77,7 @@ export async function untilFound<T>(
       fault = error;
     }
     if (performance.now() > untilMs)
-      throw fault ?? new Error(`not within ${patienceMs} ms: ${what}`);
+      throw fault ?? new Error(`not within ${timeoutMs} ms: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
 }

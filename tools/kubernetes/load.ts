@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { kubectl, untilFound } from "./kube-cluster.ts";
 import type { ChartRelease } from "./release.ts";
 
-const PATIENCE_MS = 240_000;
+const TIMEOUT_MS = 240_000;
 
 /** Calls a model through the Service for ever, with the retries that SDKs make by default. */
 const CALLER = `
@@ -61,7 +61,7 @@ export class ReleaseLoad {
       const { quorum, leader } = this.group();
       return quorum.voters === voters && quorum.has_quorum && leader ? leader : undefined;
     };
-    return untilFound(`a group of ${voters} masters`, look, PATIENCE_MS);
+    return untilFound(`a group of ${voters} masters`, look, TIMEOUT_MS);
   }
 
   /** Begins the calls; resolves when they are answered. */
@@ -78,7 +78,7 @@ export class ReleaseLoad {
     const spec = { restartPolicy: "Never", enableServiceLinks: false, containers: [container] };
     const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "caller", namespace }, spec };
     kubectl(["apply", "--filename", "-"], JSON.stringify(pod));
-    await untilFound("answers", () => this.calls().answered > 10 || undefined, PATIENCE_MS);
+    await untilFound("answers", () => this.calls().answered > 10 || undefined, TIMEOUT_MS);
   }
 
   calls(): Counts {
@@ -92,7 +92,7 @@ export class ReleaseLoad {
   async answers(): Promise<void> {
     const { answered } = this.calls();
     const look = () => this.calls().answered > answered || undefined;
-    await untilFound("answers", look, PATIENCE_MS);
+    await untilFound("answers", look, TIMEOUT_MS);
   }
 
   /** Changes the release of three masters while calls and jobs run: none of them is lost. */
@@ -107,7 +107,7 @@ export class ReleaseLoad {
     await change();
     await this.groupOf(3);
     for (const id of ids) {
-      const job = await untilFound(`the end of ${id}`, () => this.#ended(id), PATIENCE_MS);
+      const job = await untilFound(`the end of ${id}`, () => this.#ended(id), TIMEOUT_MS);
       expect(job).toBe("succeeded");
     }
     const after = this.calls();

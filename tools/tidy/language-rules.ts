@@ -30,6 +30,7 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bwhere (?:an? |the |its )[\w' ]{2,30} stands\b/i, "its place, its state"],
   [/\b(?:is|are|was|were) over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
   [/\b(?:go(?:es)?|went|going) on\b(?! (?:an?|the|two|each|one|over|\d)\b)/i, "continues"],
+  [/\b(?:next|last|each|every|regular) look\b/i, "check, poll"],
   [/\bcalled off\b|\bhung up\b|\bof before\b/i, "cancelled, closed the connection, earlier"],
 ];
 
@@ -49,7 +50,9 @@ const EARLIER_MESSAGES = ["libs/control/src/state-messages.ts", "libs/control/sr
 
 /** Words of such idiom as a part of a name. */
 const PRIVATE_WORDS =
-  /^(?:told|tells|heard|hears|anew|nobody|somebody|whoever|strangers?|surroundings|leads)$/;
+  /^(?:told|tells|heard|hears|anew|nobody|somebody|whoever|strangers?|surroundings|leads|unheard|patience)$/;
+/** Such names as a whole. */
+const PRIVATE_NAMES = /^(?:(?:is|on)Over|LOOK_(?:EVERY_)?MS)$/;
 
 export function longSentences(file: SourceFile): string[] {
   return proseOf(file).flatMap(({ text, line }) =>
@@ -99,7 +102,8 @@ export function privateNames(file: SourceFile): string[] {
       if (node.type !== "Identifier" && node.type !== "PrivateIdentifier") return;
       const name = node["name"] as string;
       const words = name.split(/(?<=[a-z0-9])(?=[A-Z])|_/).map((word) => word.toLowerCase());
-      if (words.some((word) => PRIVATE_WORDS.test(word))) found.set(name, node.start);
+      if (PRIVATE_NAMES.test(name) || words.some((word) => PRIVATE_WORDS.test(word)))
+        found.set(name, node.start);
     });
   }
   return [...found].map(

@@ -17,7 +17,7 @@ import {
 
 const require = createRequire(import.meta.url);
 const START_MS = 120_000;
-const PATIENCE_MS = 50_000;
+const TIMEOUT_MS = 50_000;
 /** A sign-in with a provider is 28 exchanges, one after the other: 10 s with a fifth of a core. */
 const SIGN_IN_MS = 100_000;
 const SAID_CHARS = 4_000;
@@ -146,7 +146,7 @@ export class ConsoleRig {
       ...options,
     });
     const page = await context.newPage();
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(TIMEOUT_MS);
     page.on("console", (message) => {
       const text = message.text();
       if (message.type() !== "error" || PASSING.some((reason) => text.includes(reason))) return;

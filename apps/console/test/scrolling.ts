@@ -17,15 +17,15 @@ export interface ScrollUse {
 /** Steps of a whole list, a screen each at least. */
 const STEPS = 200;
 /** A list that has not grown for this long is at its end, though it is shorter. */
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 /** Scrolls the element from its beginning to its end, which is so far down once all is read. */
 export async function scrolled(page: Page, selector: string, wholePx: number): Promise<ScrollUse> {
-  const options = JSON.stringify({ selector, wholePx, STEPS, PATIENCE_MS });
+  const options = JSON.stringify({ selector, wholePx, STEPS, TIMEOUT_MS });
   return (await page.evaluate(`(${SCROLL})(${options})`)) as ScrollUse;
 }
 
-const SCROLL = `async ({ selector, wholePx, STEPS, PATIENCE_MS }) => {
+const SCROLL = `async ({ selector, wholePx, STEPS, TIMEOUT_MS }) => {
   const scroller = document.querySelector(selector);
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   const long = [];
@@ -42,7 +42,7 @@ const SCROLL = `async ({ selector, wholePx, STEPS, PATIENCE_MS }) => {
   await frame();
   const step = Math.max(scroller.clientHeight, wholePx / STEPS);
   let movedMs = performance.now();
-  for (; performance.now() - movedMs < PATIENCE_MS; use.steps++) {
+  for (; performance.now() - movedMs < TIMEOUT_MS; use.steps++) {
     const before = scroller.scrollTop;
     scroller.scrollTop = before + step;
     added = 0;

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { onTestFinished, vi } from "vitest";
 
-/** Ends a turn of work in steps after each step: every look at the clock finds its time over. */
+/** Ends a turn of work in steps after each step: every reading of the clock finds its time used up. */
 export function endTurnsAfterEachStep(): void {
   let nowMs = 0;
   const clock = vi.spyOn(performance, "now").mockImplementation(() => (nowMs += 1_000));
@@ -32,9 +32,9 @@ export class TurnLooks {
   /** Waits for the work, and begins to count again with each turn. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     this.longest = this.all = this.#inTurn = 0;
-    let isOver = false;
-    const over = work().finally(() => (isOver = true));
-    while (!isOver) {
+    let isEnded = false;
+    const over = work().finally(() => (isEnded = true));
+    while (!isEnded) {
       await nextTurn();
       this.#inTurn = 0;
     }

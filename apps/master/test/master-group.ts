@@ -34,7 +34,7 @@ export interface GroupView {
 }
 
 /** Far above what any wait needs on a loaded machine. */
-const PATIENCE_MS = 100_000;
+const TIMEOUT_MS = 100_000;
 /** Far above what a start takes: a minute was seen on a machine with thirty other loads. */
 const READY_MS = 240_000;
 
@@ -297,7 +297,7 @@ export class MasterGroup {
    */
   async change(name: string, method: string, path: string, body?: unknown): Promise<Response> {
     const once = { "idempotency-key": randomUUID() };
-    const end = performance.now() + PATIENCE_MS;
+    const end = performance.now() + TIMEOUT_MS;
     for (;;) {
       const reply = await this.request(name, method, path, body, undefined, once);
       if (reply.status !== 503 || performance.now() > end) return reply;

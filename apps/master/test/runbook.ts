@@ -66,8 +66,8 @@ export class Runbook {
       if (output.text.includes("Ctrl-C stops everything")) return { child, url: "", output };
       const more = once(child.stdout as NodeJS.ReadableStream, "data");
       const complaint = once(child.stderr as NodeJS.ReadableStream, "data");
-      const isOver = await Promise.race([ended.then(() => true), more, complaint]);
-      if (isOver === true) throw new Error(`${text}\nended:\n${output.text}`);
+      const isEnded = await Promise.race([ended.then(() => true), more, complaint]);
+      if (isEnded === true) throw new Error(`${text}\nended:\n${output.text}`);
     }
   }
 

@@ -64,7 +64,7 @@ function answered({ spec, credentials: ticket, host }: Job, rank: number, groups
     topkFraction: undefined,
     paths: undefined,
     socketDirectory: undefined,
-    patienceMs: undefined,
+    timeoutMs: undefined,
   };
   const start: ExchangeStart = {
     spec,
@@ -191,7 +191,7 @@ test("threaded exchange: wrong groups and credentials, and closed shards, are re
   await expect(start({ credentials: { clusterToken: "t", tls } })).rejects.toThrow(/job's ticket/);
   const spec = { ...job.spec, jobId: `job-${randomUUID()}` };
   const ofIt = { ticket: ticketOf(spec, spec.servers) };
-  await expect(start({ spec, credentials: ofIt, patienceMs: 100 })).rejects.toMatchObject({
+  await expect(start({ spec, credentials: ofIt, timeoutMs: 100 })).rejects.toMatchObject({
     code: "shard_unavailable",
   });
 });

@@ -81,7 +81,7 @@ async function interrupted(
 ) {
   const job = jobOn(addresses(first), { optimizer: ADAM, maxGradientNorm: 3 });
   await openShards(job);
-  const client = await joinJob(job, 0, { patienceMs: 300 });
+  const client = await joinJob(job, 0, { timeoutMs: 300 });
   await client.initialize(start());
   await train(client, 1, 2);
   const checkpoints: ShardSetCheckpoint[] = [await checkpointShards(job, "v2")];

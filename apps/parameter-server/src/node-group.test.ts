@@ -92,7 +92,7 @@ test("node group: all tasks learn that a server is lost, also later ones", async
   const job = jobOn([server.address]);
   await openShards(job);
   const socketPath = join(tmpdir(), `heddle-test-${randomUUID().slice(0, 8)}.sock`);
-  const options = { ...job, rank: 0, host: "127.0.0.1", patienceMs: 300 };
+  const options = { ...job, rank: 0, host: "127.0.0.1", timeoutMs: 300 };
   const members = [0, 1, 2].map((member) =>
     joinNodeGroup(options, { member, members: 3, socketPath }),
   );

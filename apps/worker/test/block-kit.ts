@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type LeaderSession, TestLeader, taskId } from "./test-leader.ts";
 
 const timeout = 180_000;
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 /** Within it a step that was cancelled must end by its signal. */
 const GRACE_MS = 20_000;
 
@@ -75,7 +75,7 @@ class Tried {
     await this.session.start(this.specOf(config), task);
     const says = () =>
       this.session.progressLines.slice(lines).some((line) => /"message"/.test(line));
-    await until("the step yields a message", says, patienceMs);
+    await until("the step yields a message", says, timeoutMs);
     return task;
   }
 }

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vites
 import { type LeaderSession, TestLeader, taskId } from "./test-leader.ts";
 
 const timeout = 180_000;
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 /** Short enough to wait for its end. */
 const SHORT_LEASE_MS = 4_000;
 
@@ -74,7 +74,7 @@ class Tried {
   async start(spec: Partial<TaskSpec>, rank: number, by = this.session): Promise<void> {
     await by.lease(spec, taskId(rank));
     by.send({ start: { task: taskId(rank), peers: [] } });
-    await by.reaches("running", taskId(rank), patienceMs);
+    await by.reaches("running", taskId(rank), timeoutMs);
   }
 }
 
@@ -87,19 +87,19 @@ function endsOfPrograms(at: Tried): void {
     ];
     const environment = { GREETING: `two\nlines "a" 'b' $c` };
     await at.start({ ...at.sh(lines.join("\n")), environment }, 0);
-    const { exit } = await at.session.reaches("exited", taskId(0), patienceMs);
+    const { exit } = await at.session.reaches("exited", taskId(0), timeoutMs);
     expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
-    await until("the log was received", () => at.leader.isComplete(0), patienceMs);
+    await until("the log was received", () => at.leader.isComplete(0), timeoutMs);
     const counted = Array.from({ length: 5_000 }, (_, index) => `line ${index}\n`).join("");
     expect(at.leader.log(0)).toBe(`${counted}a\0é${environment.GREETING}`);
-    await until("the other too", () => at.leader.isComplete(0, "stderr"), patienceMs);
+    await until("the other too", () => at.leader.isComplete(0, "stderr"), timeoutMs);
     expect(at.leader.log(0, "stderr")).toBe("oh\nagain\n");
   });
 
   it.concurrent(`${at.title}: a program that is not there is named`, async () => {
     await at.session.lease({ ...at.executor.spec, command: ["/no-program"] }, taskId(3));
     at.session.send({ start: { task: taskId(3), peers: [] } });
-    const { exit } = await at.session.reaches("exited", taskId(3), patienceMs);
+    const { exit } = await at.session.reaches("exited", taskId(3), timeoutMs);
     expect(exit?.reason).toBe("LaunchFailed");
     expect(exit?.message).toContain("/no-program");
   });
@@ -107,7 +107,7 @@ function endsOfPrograms(at: Tried): void {
   it.concurrent(`${at.title}: what a program leaves running ends with it`, async () => {
     const line = "(while :; do echo on; sleep 0.1; done) & sleep 0.5; exit 3";
     await at.start(at.sh(line), 4);
-    const { exit } = await at.session.reaches("exited", taskId(4), patienceMs);
+    const { exit } = await at.session.reaches("exited", taskId(4), timeoutMs);
     expect(exit).toMatchObject({ exitCode: 3 });
     const { size } = statSync(stdoutOf(at.leader, 4));
     await delay(500);
@@ -119,11 +119,11 @@ function endsOfPrograms(at: Tried): void {
 function stops(at: Tried): void {
   it.concurrent(`${at.title}: a program that ignores SIGTERM ends after its grace`, async () => {
     await at.start(at.sh("trap '' TERM; echo up; while :; do sleep 0.2; done"), 1);
-    await until("it is up", () => at.leader.log(1) === "up\n", patienceMs);
+    await until("it is up", () => at.leader.log(1) === "up\n", timeoutMs);
     at.session.send({
       stop: { task: taskId(1), checkpoint: false, graceMs: 300, why: "cancelled" },
     });
-    const { exit } = await at.session.reaches("exited", taskId(1), patienceMs);
+    const { exit } = await at.session.reaches("exited", taskId(1), timeoutMs);
     expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
   });
 
@@ -131,14 +131,14 @@ function stops(at: Tried): void {
     const line =
       'trap \'echo {\\"checkpoint\\":\\"c2\\"} >> $HEDDLE_PROGRESS_FILE\' USR1; trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.1; done';
     await at.start(at.sh(line), 2);
-    await until("it is up", () => at.leader.log(2) === "up\n", patienceMs);
+    await until("it is up", () => at.leader.log(2) === "up\n", timeoutMs);
     at.session.send({
       stop: { task: taskId(2), checkpoint: true, graceMs: 60_000, why: "preempted" },
     });
-    const { exit, progress } = await at.session.reaches("exited", taskId(2), patienceMs);
+    const { exit, progress } = await at.session.reaches("exited", taskId(2), timeoutMs);
     expect(exit).toMatchObject({ exitCode: 0, asked: true, reason: "" });
     expect(progress?.checkpoint).toBe("c2");
-    await until("the log was received", () => at.leader.isComplete(2), patienceMs);
+    await until("the log was received", () => at.leader.isComplete(2), timeoutMs);
     expect(at.leader.log(2)).toBe("up\nbye\n");
   });
 }
@@ -147,16 +147,16 @@ function stops(at: Tried): void {
 function restarts(at: Tried): void {
   it(`${at.title}: a worker that is killed and starts again takes its tasks over`, async () => {
     await at.start(at.sh("i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.1; done"), 5);
-    await until("there are lines", () => at.leader.log(5).includes("5\n"), patienceMs);
+    await until("there are lines", () => at.leader.log(5).includes("5\n"), timeoutMs);
     const ended = once(at.worker, "exit");
     at.worker.kill("SIGKILL");
     at.session.close();
     await ended;
     at.worker = await at.startWorker();
     at.session = at.leader.open(2);
-    const { exit } = await at.session.reaches("exited", taskId(5), patienceMs);
+    const { exit } = await at.session.reaches("exited", taskId(5), timeoutMs);
     expect(exit).toMatchObject({ exitCode: 0, reason: "" });
-    await until("the log was received", () => at.leader.isComplete(5), patienceMs);
+    await until("the log was received", () => at.leader.isComplete(5), timeoutMs);
     expect(at.leader.log(5)).toBe([...Array(60).keys(), ""].join("\n"));
     expect(at.executor.remains(at.leader.nodeId)).toEqual([]);
   });
@@ -168,7 +168,7 @@ function restarts(at: Tried): void {
     const killed = await at.startWorker(own);
     const early = own.open(1, SHORT_LEASE_MS);
     await at.start(at.sh("while :; do echo on; sleep 0.1; done"), 0, early);
-    await until("there are lines", () => own.log() !== "", patienceMs);
+    await until("there are lines", () => own.log() !== "", timeoutMs);
     const { nodeId } = own;
     killed.kill("SIGKILL");
     early.close();
@@ -181,12 +181,12 @@ function restarts(at: Tried): void {
         await delay(1_000);
         return before === size;
       },
-      patienceMs,
+      timeoutMs,
     );
     await at.startWorker(own);
-    const { exit } = await own.open(2).reaches("exited", taskId(0), patienceMs);
+    const { exit } = await own.open(2).reaches("exited", taskId(0), timeoutMs);
     expect(exit?.reason).toBe("NodeLost");
-    await until("nothing is left", () => at.executor.remains(nodeId).length === 0, patienceMs);
+    await until("nothing is left", () => at.executor.remains(nodeId).length === 0, timeoutMs);
   });
 }
 

@@ -11,7 +11,7 @@ const FAULTS: Readonly<Record<string, string>> = {
 const MAX_BYTES = 16 * 2 ** 20;
 const PIECE_BYTES = 64 * 1024;
 /** Between two looks at a pipe whose writer has not written yet. */
-const LOOK_MS = 10;
+const POLL_MS = 10;
 /** Absent on Windows. With it the open of a pipe without a writer returns at once. */
 const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
 
@@ -63,7 +63,7 @@ function readSome(file: number, piece: Buffer): number {
       return readSync(file, piece);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, LOOK_MS);
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, POLL_MS);
     }
   }
 }

@@ -3,15 +3,15 @@
  * then. A wait leaves no handler on the promise, unlike each Promise.race until it settles.
  */
 export function repeatedWait<T>(promise: Promise<T>): (ms: number) => Promise<T | undefined> {
-  let isOver = false;
+  let isEnded = false;
   let wake = () => {};
   const settle = () => {
-    isOver = true;
+    isEnded = true;
     wake();
   };
   promise.then(settle, settle);
   return async (ms) => {
-    if (!isOver) {
+    if (!isEnded) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, ms);
         wake = () => {
@@ -20,6 +20,6 @@ export function repeatedWait<T>(promise: Promise<T>): (ms: number) => Promise<T 
         };
       });
     }
-    return isOver ? promise : undefined;
+    return isEnded ? promise : undefined;
   };
 }

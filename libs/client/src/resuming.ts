@@ -4,7 +4,7 @@ import { readServerSentEvents, type ServerSentEvent, SILENCE_MS } from "./server
 import { aborted, type HttpTransport, type Query } from "./transport.ts";
 
 /** How long to wait for a group without a leader or a starting master. */
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 /** A stream of the cluster from a position on. */
 export interface StreamRequest {
@@ -60,7 +60,7 @@ export async function* resumingStream(
       const { reason, isLag } = await reasonOf(error, confirm);
       if (isLag) lastContactMs ??= performance.now();
       const isRefusal = reason instanceof HeddleError && !reason.retryable && !isLag;
-      const isLate = lastContactMs === undefined || performance.now() - lastContactMs > PATIENCE_MS;
+      const isLate = lastContactMs === undefined || performance.now() - lastContactMs > TIMEOUT_MS;
       if (isRefusal || isLate || transport.maxRetries === 0) throw brokenOff(reason);
       transport.next();
       yield "broken";

@@ -43,7 +43,7 @@ export interface ParameterServerClientOptions {
   /** The paths that data may take; all by default. */
   readonly paths?: readonly DataPath[] | undefined;
   /** How long a server may be unreachable before a call fails; 30 s by default. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }
 
 /** A client's part of the job's status. */
@@ -326,15 +326,15 @@ export class ParameterServerClient implements ParameterClient {
   }
 
   #persist<Result>(work: () => Promise<Result>, shard: number): Promise<Result> {
-    const { patienceMs = 30_000, spec } = this.#options;
+    const { timeoutMs = 30_000, spec } = this.#options;
     return retry(work, {
       backoff: { baseMs: 20, maxMs: 1_000 },
-      deadlineMs: patienceMs,
+      deadlineMs: timeoutMs,
       signal: this.#signal,
       isPassing: (error) => toAppError(error).retryable,
       onRetry: () => this.#retries++,
       lateError: (cause) => {
-        const message = `shard ${shard} at ${spec.servers[shard]} has been unreachable for ${patienceMs} ms`;
+        const message = `shard ${shard} at ${spec.servers[shard]} has been unreachable for ${timeoutMs} ms`;
         const { message: why } = toAppError(cause);
         return new AppError("shard_unavailable", `${message}: ${why}`, { cause });
       },

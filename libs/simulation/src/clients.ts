@@ -151,7 +151,7 @@ class Client {
         () => `${this.#name} via ${member?.id}: ${key} ${JSON.stringify(change)}: ${outcome.kind}`,
       );
       if (outcome.kind === "lost") mayHaveHappened = true;
-      const isTriedAgain = change?.isRepeatable === true && !this.#world.isOver();
+      const isTriedAgain = change?.isRepeatable === true && !this.#world.isEnded();
       if (!isTriedAgain) break;
       await this.#wait(this.#dice.between(5000, 60_000));
     }

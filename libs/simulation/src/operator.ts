@@ -77,7 +77,7 @@ export class Operator {
     const { members } = this.#world;
     this.#endRemoved();
     // A disk may have failed at the very end; its member is restarted.
-    if (this.#world.isOver()) for (const member of this.present) member.start();
+    if (this.#world.isEnded()) for (const member of this.present) member.start();
     const leader = this.leader();
     if (!leader || this.#busy) return;
     for (const [name, member] of this.#joining) {

@@ -24,7 +24,7 @@ export interface World {
   readonly bug: SeededBug | undefined;
   readonly members: Map<number, SimulatedMember>;
   /** True when no more faults happen and the cluster must heal. */
-  readonly isOver: () => boolean;
+  readonly isEnded: () => boolean;
   /** Called with a member's state after each entry. */
   readonly watch?: ((control: ReplicatedControl) => void) | undefined;
   readonly trace: (text: () => string) => void;

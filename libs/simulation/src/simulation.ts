@@ -85,7 +85,7 @@ class Simulation {
   readonly #operator: Operator;
   readonly #faults: Faults;
   readonly #clients: Clients;
-  #isOver = false;
+  #isEnded = false;
 
   constructor(options: SimulationOptions) {
     this.#options = options;
@@ -100,9 +100,9 @@ class Simulation {
     const trace = onTrace
       ? (text: () => string) => onTrace(`${(queue.nowUs / 1000).toFixed(2)} ms  ${text()}`)
       : () => undefined;
-    const isOver = () => this.#isOver;
+    const isEnded = () => this.#isEnded;
     const settings = drawSettings(dice);
-    this.world = { seed, queue, network, checker, settings, bug, members, isOver, trace };
+    this.world = { seed, queue, network, checker, settings, bug, members, isEnded, trace };
     const size = dice.pick([1, 3, 3, 3, 5, 5]);
     this.#operator = new Operator(this.world, size);
     this.#faults = new Faults(
@@ -156,7 +156,7 @@ class Simulation {
     const { queue, checker, settings, trace } = this.world;
     let startUs = queue.nowUs;
     const ticks = () => (queue.nowUs - startUs) / settings.tickUs;
-    this.#isOver = true;
+    this.#isEnded = true;
     this.#faults.endAll();
     this.#clients.stop();
     trace(() => "all faults end");

@@ -108,7 +108,7 @@ export class WalReader {
   /** The last whole group. */
   #group = 0;
   #end: { sequence: number; offset: number } | undefined;
-  #isOver = false;
+  #isEnded = false;
   #tornBytes = 0;
 
   /** `segmentBytes` is the size of new segments; older ones may have another. */
@@ -121,7 +121,7 @@ export class WalReader {
     for (const segment of segments) this.#checkLength(segment);
     for (const [at, segment] of segments.entries()) {
       this.#readSegment(segment, segments.slice(at + 1), at === 0);
-      if (this.#isOver) return;
+      if (this.#isEnded) return;
     }
   }
 
@@ -217,7 +217,7 @@ export class WalReader {
       const place = { sequence: next.sequence, offset: 0, first: false, previous: undefined };
       if (head && this.#follows(head, place)) return;
     }
-    this.#isOver = true;
+    this.#isEnded = true;
     const rest = segment.bytes.subarray(offset);
     for (const bytes of [rest, ...later.map((each) => each.bytes)]) {
       const group = findGroup(bytes, this.#group + 1, this.#lastPossibleGroup(segment, later));

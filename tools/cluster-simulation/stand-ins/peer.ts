@@ -119,7 +119,7 @@ export class Peer {
   }
 
   #start(call: ClientCall, method: Method, connection: SimulatedConnection): void {
-    if (call.isOver) return;
+    if (call.isEnded) return;
     if (connection.isBroken) {
       call.finish(plainStatus(status.UNAVAILABLE, "the connection broke"));
       return;

@@ -11,7 +11,7 @@ import {
 } from "./provider.ts";
 
 /** How long the user may take in the browser. */
-const PATIENCE_MS = 300_000;
+const TIMEOUT_MS = 300_000;
 const CALLBACK = "/callback";
 
 /**
@@ -109,7 +109,7 @@ async function openCallback(): Promise<Callback> {
     server.close();
   };
   const returned = (signal: AbortSignal) => {
-    const timeout = AbortSignal.timeout(PATIENCE_MS);
+    const timeout = AbortSignal.timeout(TIMEOUT_MS);
     const ended = AbortSignal.any([signal, timeout]);
     ended.addEventListener("abort", () => {
       const why = timeout.aborted

@@ -7,7 +7,7 @@ import type { StoredLogin, TokenStore } from "./token-store.ts";
 const EARLY_MS = 30_000;
 /** A lock of a process that died is broken after this time. */
 const LOCK_MS = 20_000;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /**
  * The access token of a sign-in, renewed if it soon expires. Only one process renews at a time,
@@ -45,7 +45,7 @@ function ended(why: string): AppError {
 }
 
 async function locked<T>(file: string, work: () => Promise<T>): Promise<T> {
-  while (!take(file)) await sleep(LOOK_MS);
+  while (!take(file)) await sleep(POLL_MS);
   try {
     return await work();
   } finally {

@@ -6,7 +6,7 @@ import { watchInterrupts } from "../interrupt.ts";
 import { type Column, printChange, printRecord, printRow, printRows } from "../output/rows.ts";
 import { timeOf, upload } from "./files.ts";
 
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /** The exit code of a batch that ended otherwise than completed, as of a failed job. */
 const FAILED_EXIT = 8;
 
@@ -79,7 +79,7 @@ async function waitFor(context: CommandContext, id: string): Promise<number> {
       if (text !== shown) context.messages.write(text);
       shown = text;
       if (!/^(completed|failed|expired|cancelled)$/.test(batch.status)) {
-        await abortableDelay(LOOK_MS, interrupts.signal);
+        await abortableDelay(POLL_MS, interrupts.signal);
         continue;
       }
       show(context, batch);

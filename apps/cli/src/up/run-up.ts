@@ -228,7 +228,7 @@ class LocalCluster {
       started: supervisor.start(),
       readyCount: () => supervisor.readyCount,
       total: supervisor.size,
-      patienceMs: START_TIMEOUT_MS,
+      timeoutMs: START_TIMEOUT_MS,
       signal: this.#stop,
     });
   }

@@ -11,7 +11,7 @@ function counts(...values: number[]) {
 }
 
 const never = new Promise<void>(() => undefined);
-const common = { total: 5, patienceMs: 1, signal: new AbortController().signal };
+const common = { total: 5, timeoutMs: 1, signal: new AbortController().signal };
 
 it("start: awaited as long as further processes become ready", async () => {
   const readyCount = counts(0, 1, 2, 3, 3);

@@ -9,7 +9,7 @@ export interface WatchedStart {
   /** The number of processes. */
   readonly total: number;
   /** The longest time without another ready process. */
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
   /** Cancels the wait. */
   readonly signal: AbortSignal;
 }
@@ -20,14 +20,14 @@ export interface WatchedStart {
  * whole start has no fixed limit.
  */
 export async function untilStarted(start: WatchedStart): Promise<void> {
-  const { started, patienceMs, signal } = start;
+  const { started, timeoutMs, signal } = start;
   const over = new AbortController();
   const stopped = untilAborted(AbortSignal.any([signal, over.signal])).then(() => {
     if (signal.aborted && !over.signal.aborted) throw signal.reason;
   });
   const late = watch(start, over.signal).then((isLate) => {
     if (!isLate) return;
-    const message = `No other process became ready within ${patienceMs / 1000} s: ${start.readyCount()} of ${start.total} are. Run again with --verbose to see why.`;
+    const message = `No other process became ready within ${timeoutMs / 1000} s: ${start.readyCount()} of ${start.total} are. Run again with --verbose to see why.`;
     throw new AppError("deadline_exceeded", message);
   });
   try {
@@ -39,13 +39,10 @@ export async function untilStarted(start: WatchedStart): Promise<void> {
 }
 
 /** True if the time has passed, false if the watch was cancelled. */
-async function watch(
-  { readyCount, patienceMs }: WatchedStart,
-  over: AbortSignal,
-): Promise<boolean> {
+async function watch({ readyCount, timeoutMs }: WatchedStart, over: AbortSignal): Promise<boolean> {
   for (let before = -1, now = readyCount(); now > before; now = readyCount()) {
     before = now;
-    await sleep(patienceMs, undefined, { signal: over }).catch(() => undefined);
+    await sleep(timeoutMs, undefined, { signal: over }).catch(() => undefined);
     if (over.aborted) return false;
   }
   return true;

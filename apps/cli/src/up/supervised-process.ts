@@ -84,7 +84,7 @@ export class SupervisedProcess {
   }
 
   /** True if it has left or crashed too often: it will not run again. */
-  get isOver(): boolean {
+  get isEnded(): boolean {
     return this.#over;
   }
 

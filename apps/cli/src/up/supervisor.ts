@@ -59,7 +59,7 @@ export class Supervisor {
 
   /** The masters that run or will restart. */
   get mastersLeft(): string[] {
-    const left = this.#processes.filter(({ spec, isOver }) => spec.kind === "master" && !isOver);
+    const left = this.#processes.filter(({ spec, isEnded }) => spec.kind === "master" && !isEnded);
     return left.map(({ spec }) => spec.name);
   }
 

@@ -14,7 +14,7 @@ import { DrivenProcess } from "../testing/driven-process.ts";
 
 // The guide's block in a cluster of `heddle up --plugins`, whose process and worker are killed.
 
-const PATIENCE_MS = 200_000;
+const TIMEOUT_MS = 200_000;
 const LINES = 150;
 const scratch = mkdtempSync(join(tmpdir(), "heddle-up-blocks-"));
 chmodSync(scratch, 0o755);
@@ -86,7 +86,7 @@ async function submit(name: string): Promise<Record<string, string>> {
 const jobOf = (id: string) => call<Job>("GET", `/jobs/${id}`);
 
 async function until(what: string, condition: () => Promise<boolean>): Promise<void> {
-  await eventually(condition, what, PATIENCE_MS);
+  await eventually(condition, what, TIMEOUT_MS);
 }
 
 /** Ends what this cluster runs as that program, and no other's. */

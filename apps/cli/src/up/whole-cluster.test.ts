@@ -83,7 +83,7 @@ async function brokenHub(bytes: number) {
 }
 
 /** Three starts of five processes each, on a machine that may be slow. */
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 
 describe("whole cluster", () => {
   // holds: start-pull
@@ -91,9 +91,9 @@ describe("whole cluster", () => {
     const hub = await brokenHub(Math.ceil(SMALL_BYTES * 0.02));
     try {
       const { driven } = await upWith({ HF_ENDPOINT: hub.url }, "small", "--profile", "small");
-      await driven.printed(/pulling qwen2\.5-0\.5b-instruct-q8_0\.gguf [0-2] %/, PATIENCE_MS / 2);
+      await driven.printed(/pulling qwen2\.5-0\.5b-instruct-q8_0\.gguf [0-2] %/, TIMEOUT_MS / 2);
       hub.breakOff();
-      await driven.printed(/Ctrl-C stops everything/, PATIENCE_MS / 3);
+      await driven.printed(/Ctrl-C stops everything/, TIMEOUT_MS / 3);
       expect(driven.stderr).toMatch(/The model could not be loaded: .*404.*without --profile/s);
       expect(hub.paths[0]).toMatch(
         /^\/Qwen\/Qwen2\.5-0\.5B-Instruct-GGUF\/resolve\/[0-9a-f]{40}\/qwen2\.5-0\.5b-instruct-q8_0\.gguf$/,

@@ -102,19 +102,19 @@ export function jobQuery(heddle: Heddle, id: string) {
   return queryOptions({
     queryKey: ["jobs", "one", id],
     queryFn: ({ signal }) => heddle.jobs.get(id, { signal }),
-    refetchInterval: ({ state }) => (isOver(state.data) ? false : FAST_MS),
+    refetchInterval: ({ state }) => (isEnded(state.data) ? false : FAST_MS),
   });
 }
 
 /** The numbers that the job has reported, from its beginning. */
 export function jobMetricsQuery(heddle: Heddle, job: Pick<Job, "id" | "state">) {
-  const isEnded = isEndedState(job.state);
+  const isJobEnded = isEndedState(job.state);
   return queryOptions({
     // Read once more at its end.
-    queryKey: ["jobs", "metrics", job.id, isEnded],
+    queryKey: ["jobs", "metrics", job.id, isJobEnded],
     queryFn: ({ signal }) => heddle.jobs.metrics(job.id, { points: CURVE_POINTS, signal }),
     placeholderData: keepPreviousData,
-    refetchInterval: isEnded ? false : CALM_MS,
+    refetchInterval: isJobEnded ? false : CALM_MS,
   });
 }
 
@@ -132,6 +132,6 @@ export function artifactsQuery(heddle: Heddle, id: string) {
   });
 }
 
-function isOver(job: Job | undefined): boolean {
+function isEnded(job: Job | undefined): boolean {
   return job !== undefined && isEndedState(job.state);
 }

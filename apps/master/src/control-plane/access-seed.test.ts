@@ -9,7 +9,7 @@ import { afterAll, afterEach, expect, it, vi } from "vitest";
 import { startTestMaster, type TestMaster, VolatileControl } from "../../test/test-master.ts";
 import { AccessSeed } from "./access-seed.ts";
 
-const PATIENCE = { timeout: 100_000 };
+const WAIT = { timeout: 100_000 };
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-access-seed-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -52,21 +52,21 @@ it("access seed: what is refused shows in health, and the rest is set", async ()
       status: "degraded",
       access: { status: "degraded", detail: expect.stringContaining("--auth-file") },
     });
-  }, PATIENCE);
+  }, WAIT);
   expect(JSON.stringify(await health(server))).not.toMatch(/auditor|alice/);
   expect([...bindings.keys()]).toEqual(["user:bob"]);
   written({ roles: { auditor: { permissions: ["jobs:read"] } }, bindings: [AUDITOR, VIEWER] });
-  await vi.waitFor(() => expect([...bindings.keys()]).toContain("user:alice"), PATIENCE);
-  await vi.waitFor(async () => expect(await accessStatus(server)).toBe("ok"), PATIENCE);
+  await vi.waitFor(() => expect([...bindings.keys()]).toContain("user:alice"), WAIT);
+  await vi.waitFor(async () => expect(await accessStatus(server)).toBe("ok"), WAIT);
 });
 
 it("access seed: a changed file is applied, and one with a fault changes nothing", async () => {
   const server = await started({ bindings: [] });
   const { bindings } = server.control.state;
   written('{"rbac": {"bindings": [');
-  await vi.waitFor(async () => expect(await accessStatus(server)).toBe("degraded"), PATIENCE);
+  await vi.waitFor(async () => expect(await accessStatus(server)).toBe("degraded"), WAIT);
   written({ bindings: [VIEWER] });
-  await vi.waitFor(() => expect(bindings.has("user:bob")).toBe(true), PATIENCE);
+  await vi.waitFor(() => expect(bindings.has("user:bob")).toBe(true), WAIT);
 });
 
 it("access seed: what was refused is tried again under the next leader alone", async () => {
@@ -82,16 +82,13 @@ it("access seed: what was refused is tried again under the next leader alone", a
   const seed = new AccessSeed(led, { authFile: written({ bindings: [AUDITOR] }) }, logger);
   ends.push(() => seed.beforeApplicationShutdown());
   seed.onApplicationBootstrap();
-  await vi.waitFor(() => expect(seed.fault).toMatch(/auditor/), PATIENCE);
+  await vi.waitFor(() => expect(seed.fault).toMatch(/auditor/), WAIT);
   const role = { permissions: ["jobs:read"], description: "", updatedAtMs: 0 };
   await control.propose({ type: "role.set", atMs: 0, name: "auditor", role });
   const looks = group.status.mock.calls.length;
-  await vi.waitFor(
-    () => expect(group.status.mock.calls.length).toBeGreaterThan(looks + 1),
-    PATIENCE,
-  );
+  await vi.waitFor(() => expect(group.status.mock.calls.length).toBeGreaterThan(looks + 1), WAIT);
   expect(led.propose).toHaveBeenCalledTimes(1);
   term = 2;
-  await vi.waitFor(() => expect(control.state.bindings.has("user:alice")).toBe(true), PATIENCE);
-  await vi.waitFor(() => expect(seed.fault).toBeUndefined(), PATIENCE);
+  await vi.waitFor(() => expect(control.state.bindings.has("user:alice")).toBe(true), WAIT);
+  await vi.waitFor(() => expect(seed.fault).toBeUndefined(), WAIT);
 });

@@ -20,7 +20,7 @@ type SeedCommand = AccessCommand | ServiceCommand;
 type Rbac = NonNullable<AuthSettings["rbac"]>;
 
 /** How often the file is looked at. Events of file systems miss what Kubernetes or NFS replace. */
-const LOOK_EVERY_MS = 1_000;
+const POLL_MS = 1_000;
 /** Of those that are reported. */
 const MAX_FAULTS = 8;
 
@@ -56,7 +56,7 @@ export class AccessSeed implements OnApplicationBootstrap, BeforeApplicationShut
   onApplicationBootstrap(): void {
     const file = this.#file;
     if (file === undefined) return;
-    this.#timer = setInterval(() => void this.#look(file), LOOK_EVERY_MS).unref();
+    this.#timer = setInterval(() => void this.#look(file), POLL_MS).unref();
     void this.#look(file);
   }
 

@@ -5,7 +5,7 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { ContentReplicas } from "./content-replicas.ts";
 
 /** How long masters may take to fetch what they lack; each looks for it every two seconds. */
-const PATIENCE_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 500;
 
 /** Checks whether enough masters have the contents of all documents. */
@@ -29,7 +29,7 @@ export class ContentCopies {
     if (!isVoter || rest.length === 0) return;
     await retry(() => this.#check(rest, name), {
       backoff: { baseMs: PAUSE_MS, maxMs: PAUSE_MS },
-      deadlineMs: PATIENCE_MS,
+      deadlineMs: TIMEOUT_MS,
       isPassing: (error) => toAppError(error).code === "conflict",
     });
   }

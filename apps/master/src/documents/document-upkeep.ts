@@ -163,8 +163,8 @@ export class DocumentUpkeep {
       unused.set(digest, known?.put === put ? known : { put, sinceMs: now });
     }
     this.#unused = unused;
-    const isOver = ({ sinceMs }: UnusedContent) => now - sinceMs >= CONTENT_GRACE_MS;
-    const over = [...unused].filter(([, content]) => isOver(content));
+    const isEnded = ({ sinceMs }: UnusedContent) => now - sinceMs >= CONTENT_GRACE_MS;
+    const over = [...unused].filter(([, content]) => isEnded(content));
     if (over.length === 0) return;
     await control.group?.readBarrier();
     for (const [digest, { put }] of over) {

@@ -232,8 +232,8 @@ function silentByHost(live: readonly NodeView[], control: ControlPlane): Map<str
   const silent = new Map<string, Silent[]>();
   for (const { offer, state, fencedAtMs } of control.state.nodes.values()) {
     const isLost = state === "lost";
-    const isOver = isLost && fencedAtMs === undefined && !offer.replicasMib;
-    if (ids.has(offer.id) || offer.hostId === undefined || isOver) continue;
+    const isEnded = isLost && fencedAtMs === undefined && !offer.replicasMib;
+    if (ids.has(offer.id) || offer.hostId === undefined || isEnded) continue;
     const host = hostOf({ id: offer.id, hostId: offer.hostId });
     const held = heldOn(control, offer.id);
     silent.set(host, [...(silent.get(host) ?? []), { offer, held, isLost }]);

@@ -6,7 +6,7 @@ import { isActiveLeader } from "../control-plane/active-leader.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 
 /** Polling interval for leadership, and the wait after a failed step. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** Below the longest delay of a Node timer. */
 const MAX_WAIT_MS = 3_600_000;
 
@@ -51,7 +51,7 @@ export class LeaderLoop {
     this.#unsubscribe = control.onApplied((command) => {
       if (task.concerns(command)) this.poke();
     });
-    this.#poll = setInterval(() => this.#checkLeadership(), LOOK_MS);
+    this.#poll = setInterval(() => this.#checkLeadership(), POLL_MS);
     this.#poll.unref();
     this.poke();
   }
@@ -98,7 +98,7 @@ export class LeaderLoop {
       nextMs = await this.#task.step();
     } catch (error) {
       this.#log.warn({ err: toAppError(error).message }, `${name}: tried again`);
-      nextMs = clock.wallMs() + LOOK_MS;
+      nextMs = clock.wallMs() + POLL_MS;
     }
     this.#running = false;
     // A loop may use at most half of the time, however much there is to do.

@@ -169,9 +169,9 @@ function print(what: string, turns: readonly number[]): void {
 /** The thread's longest turn during the work, by CPU time: other processes do not count. */
 async function longestTurnMs(work: Promise<unknown>): Promise<number> {
   let longest = 0;
-  let isOver = false;
-  const over = work.finally(() => (isOver = true));
-  while (!isOver) {
+  let isEnded = false;
+  const over = work.finally(() => (isEnded = true));
+  while (!isEnded) {
     const before = process.threadCpuUsage();
     await nextTurn();
     const { user, system } = process.threadCpuUsage(before);

@@ -11,7 +11,7 @@ import { ServerWatch } from "../nodes/server-watch.ts";
 
 /** Between two looks; more where one takes long, up to the second value. */
 const WATCH_MS = { least: 250, most: 1_000 };
-/** A look may take this share of the time. */
+/** Checks may take this share of the time. */
 const WATCH_SHARE = 1 / 32;
 /**
  * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
@@ -19,7 +19,7 @@ const WATCH_SHARE = 1 / 32;
  */
 const SERVER_LOST_SHARE = 1 / 3;
 
-/** The leader's regular look for nodes that are lost or have come back. */
+/** The leader's regular check for nodes that are lost or have returned. */
 export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #control: ControlPlane;
   readonly #log: Logger;

@@ -5,7 +5,7 @@ import { propose } from "../control-plane/propose.ts";
 import { LeaderLoops } from "./leader-loops.ts";
 
 /** Below the time after which a master says that it needs its former secrets key no more. */
-const LOOK_MS = 2_000;
+const POLL_MS = 2_000;
 const PAUSE_MS = 250;
 
 /** Puts projects' secrets under the masters' present secrets key. */
@@ -44,7 +44,7 @@ export class SecretLoop implements OnApplicationBootstrap {
             ...sealed,
           });
         }
-        return this.#loops.clock.wallMs() + LOOK_MS;
+        return this.#loops.clock.wallMs() + POLL_MS;
       },
     });
   }

@@ -47,7 +47,7 @@ export class LogLines {
   }
 
   /** Whether everything was taken and nothing will follow. */
-  get isOver(): boolean {
+  get isEnded(): boolean {
     return this.#complete && this.peek() === undefined;
   }
 

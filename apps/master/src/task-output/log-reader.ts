@@ -89,7 +89,7 @@ export class LogReader {
       while (!signal.aborted) {
         wake = Promise.withResolvers<void>();
         // Check for the end before reading, so that everything written before it is read.
-        const isEnd = query.follow ? reading.isOver() : true;
+        const isEnd = query.follow ? reading.isEnded() : true;
         let batch = await reading.next(!query.follow);
         const isIdle = batch === undefined;
         for (; batch && !signal.aborted; batch = await reading.next(!query.follow)) yield batch;
@@ -226,13 +226,13 @@ class Reading {
   }
 
   /** Whether nothing will follow; check before the last read. */
-  isOver(): boolean {
+  isEnded(): boolean {
     const { untilMs, jobId } = this.#query;
     if (untilMs !== undefined && Date.now() > untilMs + SETTLE_MS) return true;
     const job = this.#options.state().jobs.get(jobId);
     if (job && !isTerminal(job.state)) return false;
     this.#endedSinceMs ??= performance.now();
-    const isComplete = [...this.#logs.values()].every((lines) => lines.isOver);
+    const isComplete = [...this.#logs.values()].every((lines) => lines.isEnded);
     const quietSinceMs = Math.max(this.#quietSinceMs, this.#endedSinceMs);
     return isComplete || performance.now() - quietSinceMs > SETTLE_MS;
   }
@@ -284,7 +284,7 @@ class Reading {
   #cursor(): LogCursor {
     const { jobId } = this.#query;
     // Completely read attempts need no position in the cursor.
-    const open = [...this.#logs.values()].filter((lines) => !lines.isOver);
+    const open = [...this.#logs.values()].filter((lines) => !lines.isEnded);
     const latest = Math.max(
       this.#fromAttempt,
       ...[...this.#logs.values()].map(({ name }) => name.attempt),

@@ -11,8 +11,8 @@ import { type PendingPodSettings, podsOfGang } from "./pending-pod.ts";
 /** The cluster's name, on Pods that only ask Kubernetes for nodes. */
 const PENDING_LABEL = `${RESOURCE_GROUP}/pending`;
 
-const LOOK_MS = 5_000;
-const LOOK_BACKOFF = { baseMs: LOOK_MS, maxMs: 60_000 };
+const POLL_MS = 5_000;
+const POLL_BACKOFF = { baseMs: POLL_MS, maxMs: 60_000 };
 /** Waiting jobs that are listed; that are asked why, the oldest first; and that Pods are made for. */
 const MAX_JOBS = 1_000;
 const MAX_ASKED = 128;
@@ -60,10 +60,10 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
   onModuleInit(): void {
     this.#run = keepConnected<unknown>({
       connect: (onOpen) => this.look().then(onOpen, (error: unknown) => error),
-      backoff: LOOK_BACKOFF,
+      backoff: POLL_BACKOFF,
       signal: this.#closing.signal,
       onEnd: (error) => {
-        if (error === undefined) return LOOK_MS;
+        if (error === undefined) return POLL_MS;
         const why = (error as Error).message;
         this.#options.log.warn({ why }, "Pods for waiting jobs could not be brought up to date");
         return undefined;
@@ -85,8 +85,8 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
     const there = new Set<string>();
     for (const { metadata: { name = "" } = {}, status } of items) {
       there.add(name);
-      const isOver = status?.phase === "Succeeded" || status?.phase === "Failed";
-      if (wanted.has(name) && !isOver) continue;
+      const isEnded = status?.phase === "Succeeded" || status?.phase === "Failed";
+      if (wanted.has(name) && !isEnded) continue;
       await unless(404, this.#api.deleteNamespacedPod({ namespace, name }));
     }
     for (const [name, body] of wanted) {

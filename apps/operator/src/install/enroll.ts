@@ -31,8 +31,8 @@ export async function enroll(args: readonly string[], log: Log): Promise<void> {
   const key = readFlagFile("--key-file", flags["key-file"], wanted).trim();
   const options = { endpoint, auth_token: key, timeout: TRY_MS, maxRetries: 0 };
   const heddle = new Heddle(options);
-  const patience = flags["if-running-seconds"];
-  if (patience !== "" && !(await isRunning(endpoint, secondsOf(patience)))) {
+  const waitSeconds = flags["if-running-seconds"];
+  if (waitSeconds !== "" && !(await isRunning(endpoint, secondsOf(waitSeconds)))) {
     return log.info({ role, name }, "no master answers: the masters form a new group");
   }
   const body = { role, name, ttl_seconds: TOKEN_SECONDS };

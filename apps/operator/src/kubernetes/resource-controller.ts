@@ -9,10 +9,10 @@ import { WorkQueue } from "./work-queue.ts";
 
 const CONCURRENCY = 8;
 /** How often the Heddle cluster is asked what has changed there. */
-const LOOK_MS = 2_000;
-const LOOK_BACKOFF = { baseMs: LOOK_MS, maxMs: 30_000 };
+const POLL_MS = 2_000;
+const POLL_BACKOFF = { baseMs: POLL_MS, maxMs: 30_000 };
 
-/** What a look has not found yet: it may end between two looks. */
+/** What no poll has found yet: it may end between two polls. */
 const EXPECTED = "expected";
 
 /** What the operator does for one kind. */
@@ -25,7 +25,7 @@ export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
   reconcile(object: R, resources: Resources<R>): Promise<number | undefined>;
   /** What the Heddle cluster has, by id, as a text that differs after each change to be shown. */
   look(): Promise<ReadonlyMap<string, string>>;
-  /** Makes the objects that things of the cluster lack; after each look, once all objects are known. */
+  /** Makes the objects that things of the cluster lack; after each poll, once all objects are known. */
   mirror?(resources: Resources<R>): Promise<void>;
   /** The id in the Heddle cluster. */
   idOf(object: R): string;
@@ -35,7 +35,7 @@ export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
 export interface Resources<R extends CustomResource<unknown, ResourceStatus>> {
   readonly api: ResourceApi<R>;
   objects(): Iterable<R>;
-  /** The cluster has something by this id: once a look does not find it, its object is called again. */
+  /** The cluster has something by this id: once a poll does not find it, its object is called again. */
   expect(id: string): void;
 }
 
@@ -96,10 +96,10 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
         this.#look().then(onOpen, (error: unknown) => {
           return error;
         }),
-      backoff: LOOK_BACKOFF,
+      backoff: POLL_BACKOFF,
       signal,
       onEnd: (error) => {
-        if (error === undefined) return LOOK_MS;
+        if (error === undefined) return POLL_MS;
         const why = (error as Error).message;
         this.#log.warn({ plural: this.#reconciler.plural, why }, "the masters do not answer");
         return undefined;

@@ -28,7 +28,7 @@ export async function removeSurplusMasters(
     const [name] = surplusOf(members, prefix, masters);
     if (name === undefined) return;
     if (leader === name) await again(() => heddle.cluster.transfer(`${prefix}-0`));
-    // A repeated removal finds no such master: the next look sees that.
+    // A repeated removal finds no such master: the next poll sees that.
     await again(() => heddle.cluster.removeMaster(name)).catch((error: unknown) => {
       if (!(error instanceof HeddleError && error.status === 404)) throw error;
     });

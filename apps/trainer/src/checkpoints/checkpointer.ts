@@ -8,7 +8,7 @@ import { forgetOldRankStates, forgetRankState, saveRankState } from "./rank-stat
  * A loop that waits this long for others takes its checkpoint while it waits: they may have left.
  */
 const STUCK_MS = 1_000;
-const LOOK_MS = 250;
+const POLL_MS = 250;
 /**
  * For how many rounds after a request the other ranks save their state. All ranks receive the
  * request at about the same time; rank 0, which may be a round ahead or behind, skips one round.
@@ -67,7 +67,7 @@ export class Checkpointer {
     this.#requested = true;
     this.#requestedAtMs = performance.now();
     this.#statesLeft = STATE_ROUNDS;
-    this.#timer ??= setInterval(() => this.#look(), LOOK_MS);
+    this.#timer ??= setInterval(() => this.#look(), POLL_MS);
   }
 
   /** Between a pull and the next push. */

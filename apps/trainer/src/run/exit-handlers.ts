@@ -11,7 +11,7 @@ const NOTHING_TO_WAIT_FOR = 13;
 
 /** The plugins whose code may run in this process; known once the orders are read. */
 let plugins: readonly PluginEntry[] = [];
-let isOver = false;
+let isEnded = false;
 
 /**
  * Makes the last line of a trainer's process explain its end, whatever a plugin does. A plugin's
@@ -20,7 +20,7 @@ let isOver = false;
 export function installExitHandlers(): void {
   process.on("uncaughtException", (error: unknown) => exitWithError(attributedError(error)));
   process.on("exit", (code) => {
-    if (isOver) return;
+    if (isEnded) return;
     const error = endedEarly(code);
     process.stderr.write(`${FAILURE_PREFIX}${error.code}): ${error.message}\n`);
     // An exit code of success, or of nothing left to wait for, is replaced; a crash keeps its code.
@@ -35,7 +35,7 @@ export function expectPlugins(entries: readonly PluginEntry[]): void {
 
 /** Ends the process with this code. */
 export function end(code: number): never {
-  isOver = true;
+  isEnded = true;
   process.exit(code);
 }
 

@@ -25,7 +25,7 @@ import type { TrainingPlan } from "../plans/training-plan.ts";
 import { DamagedCheckpoints } from "../trainer-errors.ts";
 
 /** How long a task waits for rank 0 to open or restore the shards. */
-const OPEN_PATIENCE_MS = 900_000;
+const OPEN_TIMEOUT_MS = 900_000;
 /** How long a server may be unreachable before a call fails, as for pushes and pulls. */
 const AWAY_MS = 30_000;
 
@@ -307,7 +307,7 @@ export class JobShards {
     };
     return retry(look, {
       backoff: BACKOFF,
-      deadlineMs: OPEN_PATIENCE_MS,
+      deadlineMs: OPEN_TIMEOUT_MS,
       signal: this.#access.signal,
       isPassing: (error) => {
         const { code, retryable } = toAppError(error);

@@ -5,7 +5,7 @@ import { TINY_MODEL } from "@heddle/training/testing/tiny-language-model";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TrainingCluster } from "../../test/training-cluster.ts";
 
-// Trainers whose parameter server does not return. Their patience is half a minute, so the tests
+// Trainers whose parameter server does not return. Their timeout is half a minute, so the tests
 // run side by side, each with a server of its own.
 
 let cluster: TrainingCluster;

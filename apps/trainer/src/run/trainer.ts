@@ -42,7 +42,7 @@ export interface TrainerControl {
 
 /** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
 const LAST_PARTS_MS = 60_000;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 /** In rank 0's state with its last checkpoint: the return was reached, so no round follows. */
 const REACHED = "heddle.reached";
 
@@ -222,7 +222,7 @@ async function awaitOthers(
   let rounds = await shards.rounds();
   let movedAtMs = performance.now();
   while (rounds < plan.rounds) {
-    await delay(LOOK_MS, undefined, { signal: control.signal });
+    await delay(POLL_MS, undefined, { signal: control.signal });
     const now = await shards.rounds();
     if (now > rounds) movedAtMs = performance.now();
     rounds = now;

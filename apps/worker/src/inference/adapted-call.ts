@@ -31,10 +31,10 @@ export function submitAdapted(
   const { deadlineMs } = options;
   const beganMs = performance.now();
   let taken: Engine | undefined;
-  let isOver = false;
+  let isEnded = false;
   const end = (error: AppError) => {
-    if (isOver) return;
-    isOver = true;
+    if (isEnded) return;
+    isEnded = true;
     clearTimeout(timer);
     const { code, message, param } = error;
     fail({ code, message, param });
@@ -45,8 +45,8 @@ export function submitAdapted(
   );
   const timer = deadlineMs > 0 ? setTimeout(() => end(late), deadlineMs) : undefined;
   const submit = (path: string) => {
-    if (isOver) return;
-    isOver = true;
+    if (isEnded) return;
+    isEnded = true;
     clearTimeout(timer);
     taken = engine();
     const passedMs = performance.now() - beganMs;

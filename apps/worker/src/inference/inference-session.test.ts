@@ -78,12 +78,12 @@ function start(id: number, text = "@tokens=3", change: object = {}): void {
 
 const eventsOf = (id: number) => frames.flat().filter((event) => event.id === id);
 const lastOf = (id: number) => eventsOf(id).at(-1);
-const isOver = (id: number) => ["done", "failed"].includes(lastOf(id)?.type ?? "");
+const isEnded = (id: number) => ["done", "failed"].includes(lastOf(id)?.type ?? "");
 const running = () => replicas.statuses()[0]?.load.running;
 
 test("session: the events of one engine step leave in one frame", async () => {
   for (let id = 1; id <= 10; id += 1) start(id, "@tokens=50");
-  await eventually(() => isOver(1) && isOver(10));
+  await eventually(() => isEnded(1) && isEnded(10));
   const events = frames.flat().length;
   expect(events).toBeGreaterThan(500);
   expect(frames.length).toBeLessThan(events / 4);
@@ -92,12 +92,12 @@ test("session: the events of one engine step leave in one frame", async () => {
 test("session: no more events are sent than granted, the last one included", async () => {
   start(1, "@tokens=20", { window: 0 });
   start(2);
-  await eventually(() => isOver(2) && running() === 0);
+  await eventually(() => isEnded(2) && running() === 0);
   expect(eventsOf(1)).toEqual([]);
   stream.write({ grant: { id: 1, events: 2 } });
   await eventually(() => eventsOf(1).length === 2);
   stream.write({ grant: { id: 1, events: 2 } });
-  await eventually(() => isOver(1));
+  await eventually(() => isEnded(1));
   expect(eventsOf(1).map(({ type }) => type)).toEqual(["started", "delta", "finish", "done"]);
 });
 
@@ -113,7 +113,7 @@ test("session: an invalid request fails alone", async () => {
   });
   start(4, "x", { deployment: "late" });
   start(5);
-  await eventually(() => [1, 2, 3, 4, 5].every(isOver));
+  await eventually(() => [1, 2, 3, 4, 5].every(isEnded));
   const codes = [1, 2, 3, 4].map((id) => {
     const last = lastOf(id);
     return last?.type === "failed" ? last.error.code : undefined;
@@ -126,7 +126,7 @@ test("session: a cancelled request fails and frees its slot, with or without a w
   start(1, "@tokens=100000 @every=1", { window: 1 });
   await eventually(() => running() === 1);
   stream.write({ cancel: { id: 1 } });
-  await eventually(() => isOver(1));
+  await eventually(() => isEnded(1));
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "cancelled" } });
   expect(running()).toBe(0);
 });
@@ -137,7 +137,7 @@ test("session: a report counts other masters' sequences until their engine is do
   await eventually(() => running() === 1);
   expect([others("master-1"), others("master-2")]).toEqual([0, 3]);
   stream.write({ cancel: { id: 1 } });
-  await eventually(() => isOver(1));
+  await eventually(() => isEnded(1));
   expect(others("master-2")).toBe(0);
 });
 
@@ -161,7 +161,7 @@ test("session: unloading a deployment fails its requests with unavailable", asyn
   start(1, "@tokens=100000 @every=1");
   await eventually(() => running() === 1);
   await replicas.unload("m");
-  await eventually(() => isOver(1));
+  await eventually(() => isEnded(1));
   expect(lastOf(1)).toMatchObject({ type: "failed", error: { code: "unavailable" } });
 });
 

@@ -10,7 +10,7 @@ import { scriptedPorts } from "../../test/scripted-ports.ts";
 import type { EnginePorts } from "./engine-ports.ts";
 import { ReplicaSet } from "./replica-set.ts";
 
-const patience = { timeout: 100_000 };
+const wait = { timeout: 100_000 };
 const silent = { info() {}, warn() {}, error() {} };
 const spec: DeploymentSpec = {
   key: "m",
@@ -38,7 +38,7 @@ test("log: a repeated failure is logged once, a different one again", async () =
     await vi.waitFor(() => {
       expect(pulls).toBe(before + 1);
       expect(replicas.statuses()[0]?.phase).toBe("failed");
-    }, patience);
+    }, wait);
   };
   for (let i = 0; i < 3; i++) await tryIt();
   expect(logged).toEqual(["it has the wrong sha256"]);
@@ -48,7 +48,7 @@ test("log: a repeated failure is logged once, a different one again", async () =
   expect(logged).toEqual(["it has the wrong sha256", "no source is reached"]);
   expect(replicas.statuses()[0]).toMatchObject({ failureCode: "unavailable" });
   await replicas.load({ ...spec, options: { threads: 1 } });
-  await vi.waitFor(() => expect(logged).toHaveLength(3), patience);
+  await vi.waitFor(() => expect(logged).toHaveLength(3), wait);
   await replicas.close();
 });
 
@@ -71,7 +71,7 @@ test("refused file: loads again after a change of file, options or failure", asy
     await vi.waitFor(() => {
       expect(replicas.statuses()[0]?.phase).toBe("failed");
       expect(starts).toBe(times);
-    }, patience);
+    }, wait);
   };
   await loadedTimes(spec, 1);
   await loadedTimes(spec, 1);
@@ -116,7 +116,7 @@ test("five failed loads: no retry until the file changes or a user asks", async 
     await vi.waitFor(() => {
       expect(status()?.phase).toBe("failed");
       expect(starts).toBe(times);
-    }, patience);
+    }, wait);
   };
   for (let times = 1; times <= 4; times++) await fails(times);
   expect(status()).toMatchObject({ failureCode: "engine_failed" });
@@ -137,7 +137,7 @@ test("five failed loads: no retry until the file changes or a user asks", async 
   await fails(15, () => replicas.retry({ ...spec.weights, sources: ["file:///other.gguf"] }));
   isMended = true;
   await replicas.retry(spec.weights);
-  await vi.waitFor(() => expect(status()?.phase).toBe("ready"), patience);
+  await vi.waitFor(() => expect(status()?.phase).toBe("ready"), wait);
   await replicas.close();
   rmSync(folder, { recursive: true });
 });
@@ -154,7 +154,7 @@ test("engine restart: the replica reports loading, and accepts calls afterwards"
   const replicas = new ReplicaSet(ports, {}, silent, () => {});
   const phase = () => replicas.statuses()[0]?.phase;
   await replicas.load(spec);
-  await vi.waitFor(() => expect(phase()).toBe("ready"), patience);
+  await vi.waitFor(() => expect(phase()).toBe("ready"), wait);
   engine?.onDown(new AppError("engine_failed", "it was killed"));
   expect(replicas.statuses()[0]).toMatchObject({
     phase: "loading",

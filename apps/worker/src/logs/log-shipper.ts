@@ -141,7 +141,7 @@ class ShipSession {
   readonly #stream: ClientDuplexStream<LogChunk, LogAck__Output>;
   readonly #progress = new Map<string, Progress>();
   readonly #ended: Promise<AppError>;
-  #isOver = false;
+  #isEnded = false;
   #usedAtMs = performance.now();
   #onAck: (() => void) | undefined;
   #signalled = Promise.withResolvers<void>();
@@ -157,7 +157,7 @@ class ShipSession {
     const { promise, resolve } = Promise.withResolvers<AppError>();
     this.#ended = promise;
     const end = (error: unknown) => {
-      this.#isOver = true;
+      this.#isEnded = true;
       resolve(fromStatus(error, target.master));
       this.wake();
     };
@@ -178,7 +178,7 @@ class ShipSession {
   /** Resolves with why the stream has ended; `onAck` is called at each message of the master. */
   async run(onAck: () => void): Promise<AppError> {
     this.#onAck = onAck;
-    while (!this.#isOver) {
+    while (!this.#isEnded) {
       this.#signalled = Promise.withResolvers<void>();
       const sent = await this.#round().catch((error: unknown) => {
         this.#target.log.warn({ error: String(error) }, "a log could not be read for shipping");
@@ -198,7 +198,7 @@ class ShipSession {
     if (logs.length > 0) this.#usedAtMs = performance.now();
     this.#forgetOthers(logs);
     for (const shipped of logs) {
-      if (this.#isOver || this.#stream.writableNeedDrain) return false;
+      if (this.#isEnded || this.#stream.writableNeedDrain) return false;
       if (await this.#send(shipped)) sent = true;
     }
     return sent;

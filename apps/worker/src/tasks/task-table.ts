@@ -112,8 +112,8 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     this.disk = new DiskFault(places.root, node.log);
     const runs = (jobId: string) =>
       [...this.#tasks.values()].some(({ plan }) => plan.id.jobId === jobId);
-    const onOver = async (jobId: string) => places.copies?.dropJob(jobId);
-    this.checkpoints = new CheckpointFolders(places.checkpointRoot, runs, node.log, onOver);
+    const onEnded = async (jobId: string) => places.copies?.dropJob(jobId);
+    this.checkpoints = new CheckpointFolders(places.checkpointRoot, runs, node.log, onEnded);
     lease.onExpired(() => this.#fenceAll("the worker's lease has expired"));
   }
 

@@ -20,7 +20,7 @@ const ASK_DEADLINE_MS = 2_000;
 /** How often it is said what is waited for. */
 const REPORT_EVERY_MS = 10_000;
 /** Longer than a connection outlives the machine at its other end. */
-const NAMESAKE_PATIENCE_MS = 10_000;
+const NAMESAKE_TIMEOUT_MS = 10_000;
 /** Another master of the name that runs, or a join token that is missing: neither may pass by itself. */
 const FINAL: ReadonlySet<string> = new Set(["conflict", "permission_denied"]);
 
@@ -38,7 +38,7 @@ export interface FormationOptions {
   /** The highest cluster version that this master supports. */
   readonly newestVersion: number;
   /** How long the group may say that the master of this one's name runs; 10 s. */
-  readonly patienceMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
 }
 
 /**
@@ -69,7 +69,7 @@ export class Formation {
    */
   async find(): Promise<FullIdentity> {
     const { peers, identity, signal, log } = this.#options;
-    const { patienceMs = NAMESAKE_PATIENCE_MS } = this.#options;
+    const { timeoutMs = NAMESAKE_TIMEOUT_MS } = this.#options;
     const others = [...peers].filter(([name]) => name !== identity.name);
     if (others.length > 0) await this.#checkOwnAddress();
     let sinceReportMs = REPORT_EVERY_MS;
@@ -94,7 +94,7 @@ export class Formation {
       }
       const refusal = asked.find((reply) => reply instanceof AppError && FINAL.has(reply.code));
       refusedMs = refusal ? refusedMs + ASK_AGAIN_MS : 0;
-      if (refusal && refusedMs > patienceMs) throw refusal;
+      if (refusal && refusedMs > timeoutMs) throw refusal;
       sinceReportMs += ASK_AGAIN_MS;
       await delay(ASK_AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }

@@ -9,7 +9,7 @@ interface Course {
 }
 
 /** A goal that is not reached within this many election timeouts is no short pause. */
-const PATIENCE_ELECTIONS = 2;
+const TIMEOUT_ELECTIONS = 2;
 
 /**
  * Detects replicas that do not catch up: a follower itself, a leader each member.
@@ -17,12 +17,12 @@ const PATIENCE_ELECTIONS = 2;
  * So heartbeats carry the leader's whole commit index as well.
  */
 export class ReplicationLag {
-  readonly #patienceTicks: number;
+  readonly #timeoutTicks: number;
   #own: Course = { goal: 0, sinceTick: 0 };
   readonly #members = new Map<number, Course>();
 
   constructor(electionTicks: number) {
-    this.#patienceTicks = PATIENCE_ELECTIONS * electionTicks;
+    this.#timeoutTicks = TIMEOUT_ELECTIONS * electionTicks;
   }
 
   /** The messages of a member at that commit index, with it in the heartbeats, where Raft has no use for `index`. */
@@ -62,7 +62,7 @@ export class ReplicationLag {
   }
 
   #isLate({ goal, sinceTick }: Course, reached: number, tick: number): boolean {
-    return reached < goal && tick - sinceTick > this.#patienceTicks;
+    return reached < goal && tick - sinceTick > this.#timeoutTicks;
   }
 }
 

@@ -117,7 +117,7 @@ const hello: Hello = {
   purpose: "messages",
 };
 
-/** Says hello with a certificate as member 1 does, without a look at the other side's. */
+/** Says hello with a certificate as member 1 does, without checking the other side's. */
 async function greet(port: number, tls: TlsIdentity): Promise<Hello> {
   const socket = connectTls({ port, ...tls.secureContext, rejectUnauthorized: false });
   socket.write(helloFrame(hello));

@@ -17,7 +17,7 @@ const STALE_MS = 30_000;
 
 /**
  * Runs `work` while holding the lock file `path`, so that of several processes one works and the
- * others wait. `onWait` is called on every look while another holds it. The lock of a process that
+ * others wait. `onWait` is called at every poll while another holds it. The lock of a process that
  * died is taken over: at once on the same machine, after 30 s from another one. What is guarded
  * must stay right even if two hold it for a moment, as takeovers may cross.
  */

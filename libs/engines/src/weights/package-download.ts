@@ -187,7 +187,7 @@ async function bytesIn(directory: string): Promise<number> {
     );
     return sizes.reduce((sum, size) => sum + size, 0);
   } catch {
-    // The folder is in motion: the next look is 250 ms away.
+    // The folder is in motion: the next poll is 250 ms later.
     return 0;
   }
 }

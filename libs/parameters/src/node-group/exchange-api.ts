@@ -21,7 +21,7 @@ export interface ExchangeStart {
   readonly topkFraction: number | undefined;
   readonly paths: readonly DataPath[] | undefined;
   readonly socketDirectory: string | undefined;
-  readonly patienceMs: number | undefined;
+  readonly timeoutMs: number | undefined;
   /** By fragment. */
   readonly groups: readonly NodeGroup[];
   /** In shared memory: parameters from the servers, and parts for them. */

@@ -20,7 +20,7 @@ export interface NodeClient extends ParameterClient {
   close(): Promise<void>;
 }
 
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 /**
  * Joins a job through its node. The first task sums the parts of all tasks of the node, sends their
@@ -38,7 +38,7 @@ export async function joinNodeGroup(
   // The leader may not listen yet.
   return await retry(() => NodeFollower.start(options, group), {
     backoff: { baseMs: 20, maxMs: 500 },
-    deadlineMs: PATIENCE_MS,
+    deadlineMs: TIMEOUT_MS,
     signal: options.signal,
     isPassing: (error) => toAppError(error).code === "unavailable",
     lateError: (error) => {

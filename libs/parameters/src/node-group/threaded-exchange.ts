@@ -30,7 +30,7 @@ export class ThreadedExchange implements FragmentExchange {
   #traffic: ExchangeTraffic;
 
   private constructor(options: ParameterServerClientOptions, groups: readonly NodeGroup[]) {
-    const { spec, credentials, rank, host, topkFraction, paths, patienceMs } = options;
+    const { spec, credentials, rank, host, topkFraction, paths, timeoutMs } = options;
     const { incarnation, socketDirectory } = options;
     this.shared = sharedTensors(spec);
     this.part = sharedTensors(spec);
@@ -51,7 +51,7 @@ export class ThreadedExchange implements FragmentExchange {
       topkFraction,
       paths,
       socketDirectory,
-      patienceMs,
+      timeoutMs,
     };
     this.#worker = new Worker(url, { workerData });
     this.#calls = new ThreadCalls<ExchangeApi>(this.#worker, "the thread of exchanges");

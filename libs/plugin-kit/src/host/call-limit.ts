@@ -8,7 +8,7 @@ export class CallLimit {
   #abort: AbortController | undefined;
   #timer: NodeJS.Timeout | undefined;
   isLate = false;
-  isOver = false;
+  isEnded = false;
 
   constructor(ms: number) {
     this.#ms = ms;
@@ -17,21 +17,21 @@ export class CallLimit {
 
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.isOver) this.#abort.abort();
+    if (this.isEnded) this.#abort.abort();
     return this.#abort.signal;
   }
 
   /** Calls the listener when the call must end; returns what removes it. */
-  onOver(listener: () => void): () => void {
-    if (this.isOver) listener();
+  onEnded(listener: () => void): () => void {
+    if (this.isEnded) listener();
     else this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
   /** The caller is gone. */
   readonly cancel = (): void => {
-    if (this.isOver) return;
-    this.isOver = true;
+    if (this.isEnded) return;
+    this.isEnded = true;
     clearTimeout(this.#timer);
     this.#abort?.abort();
     for (const listener of this.#listeners) listener();
@@ -39,7 +39,7 @@ export class CallLimit {
 
   restart(): void {
     clearTimeout(this.#timer);
-    if (this.isOver) return;
+    if (this.isEnded) return;
     this.#timer = setTimeout(() => {
       this.isLate = true;
       this.cancel();

@@ -42,7 +42,9 @@ function bounded<Result>(
   attributed: (thrown: unknown) => Error,
 ): Promise<Result> {
   return new Promise((resolve, reject) => {
-    const remove = limit.onOver(() => reject(new AppError("cancelled", "The call was cancelled.")));
+    const remove = limit.onEnded(() =>
+      reject(new AppError("cancelled", "The call was cancelled.")),
+    );
     work.then(
       (result) => {
         remove();

@@ -76,7 +76,7 @@ export type NodesAnswer = readonly {
 /** Whether a call must end; the signal is made when it is asked for. */
 interface CallSignal {
   readonly signal: AbortSignal;
-  readonly isOver: boolean;
+  readonly isEnded: boolean;
 }
 
 /** As they are before a plugin replaces them. */
@@ -120,7 +120,7 @@ export class PluginCalls {
       throw new Error("its `handle` gives no async iterable of events");
     }
     for await (const given of events as AsyncIterable<RouteEvent>) {
-      if (limit.isOver) return;
+      if (limit.isEnded) return;
       const { event, data } = given ?? {};
       const schema = Object.hasOwn(route.events ?? {}, event) ? route.events?.[event] : undefined;
       if (!schema)

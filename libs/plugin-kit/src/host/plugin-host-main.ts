@@ -26,16 +26,16 @@ socket.once("close", () => kill(process.pid, "SIGKILL"));
 /** Ends a call when the parent says so. */
 class Cancellation {
   #abort: AbortController | undefined;
-  isOver = false;
+  isEnded = false;
 
   get signal(): AbortSignal {
     this.#abort ??= new AbortController();
-    if (this.isOver) this.#abort.abort();
+    if (this.isEnded) this.#abort.abort();
     return this.#abort.signal;
   }
 
   cancel(): void {
-    this.isOver = true;
+    this.isEnded = true;
     this.#abort?.abort();
   }
 }
@@ -113,7 +113,7 @@ async function stream(id: number, call: RouteCall, limit: Cancellation): Promise
   const credit = { count: 0, wake: () => {} };
   credits.set(id, credit);
   const granted = async () => {
-    while (credit.count === 0 && !limit.isOver) {
+    while (credit.count === 0 && !limit.isEnded) {
       await new Promise<void>((resolve) => {
         credit.wake = resolve;
       });
@@ -121,7 +121,7 @@ async function stream(id: number, call: RouteCall, limit: Cancellation): Promise
   };
   for await (const text of ready().stream(call, limit)) {
     await granted();
-    if (limit.isOver) return;
+    if (limit.isEnded) return;
     credit.count--;
     send({ type: "item", id, text });
   }

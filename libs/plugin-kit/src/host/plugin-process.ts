@@ -144,7 +144,7 @@ export class PluginProcess implements PluginBackend {
         },
       });
       this.#send({ type: "call", id, call });
-      remove = limit.onOver(() => {
+      remove = limit.onEnded(() => {
         this.#calls.delete(id);
         this.#send({ type: "cancel", id });
         reject(new AppError("cancelled", "The call was cancelled."));
@@ -157,7 +157,7 @@ export class PluginProcess implements PluginBackend {
     const id = ++this.#lastId;
     const events = new Channel<string>(CREDITS);
     this.#streams.set(id, events);
-    const remove = limit.onOver(() =>
+    const remove = limit.onEnded(() =>
       events.fail(new AppError("cancelled", "The call was cancelled.")),
     );
     try {

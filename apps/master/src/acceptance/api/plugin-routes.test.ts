@@ -222,12 +222,12 @@ test("a plugin that ends or blocks is answered for, counted and started again", 
   await eventually(async () => (await faults()).exited > exited, "the end is counted");
   const back = async () => (await heddle.plugins.get("wild")).state === "ready";
   await eventually(back, "it is started again");
-  let isOver = false;
+  let isEnded = false;
   const hung = held(call("POST", "/wild/hang", undefined, ""));
-  hung.finally(() => (isOver = true)).catch(() => {});
+  hung.finally(() => (isEnded = true)).catch(() => {});
   // Meanwhile the master and other plugins answer.
   expect((await call("GET", "/notes/notes")).status).toBe(200);
-  expect(isOver).toBe(false);
+  expect(isEnded).toBe(false);
   expect((await hung).status).toBeGreaterThanOrEqual(503);
   await eventually(async () => (await faults()).blocked > blocked, "the block is counted");
   expect(await cluster.metric("heddle_plugin_faults_total", 'kind="blocked"')).toBeGreaterThan(0);

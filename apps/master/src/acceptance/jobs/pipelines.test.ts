@@ -309,13 +309,13 @@ test("cancel: ends the jobs of its steps; list and get show it", async () => {
   const submitted = await heddle("pipelines", "submit", fileOf({ name: "long", steps }));
   const id = submitted.stdout.trim();
   expect((await heddle("pipelines", "cancel", id)).code).toBe(0);
-  const isOver = async () => {
+  const isEnded = async () => {
     const { stdout } = await heddle("pipelines", "get", id, "-o", "json");
     return Object.values(statesOf(JSON.parse(stdout) as PipelineView)).every(
       (state) => state === "cancelled",
     );
   };
-  await cluster.until(isOver, "all its jobs are cancelled");
+  await cluster.until(isEnded, "all its jobs are cancelled");
   const listed = await heddle("pipelines", "list", "--name", "long");
   expect(listed.stdout).toMatch(new RegExp(`^${id} +long +cancelled`, "m"));
   expect((await heddle("pipelines", "get", "job_01M7ZHA0THCABZQ4XCV62DZD3F")).code).toBe(3);

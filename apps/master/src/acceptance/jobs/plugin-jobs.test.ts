@@ -173,8 +173,8 @@ test("blocks: a step of a plugin's block has the inputs and leaves the outputs",
   expect(status, JSON.stringify(body)).toBe(202);
   const jobs = body["jobs"] as readonly { readonly step: string; readonly job: string }[];
   const last = jobs.find(({ step }) => step === "show")?.job;
-  const isOver = async () => (await get(String(last))).state === "succeeded";
-  await eventually(isOver, "the last step has succeeded");
+  const isEnded = async () => (await get(String(last))).state === "succeeded";
+  await eventually(isEnded, "the last step has succeeded");
   const log = await cluster.request("GET", `/api/v1/jobs/${last}/logs?stream=stdout&follow=true`);
   expect(await log.text()).toBe('{"words": 3, "least": 2}');
   const again = await sendPipeline(pipelineOf({ least: 1 }), "?dry_run=true");

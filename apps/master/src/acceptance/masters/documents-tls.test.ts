@@ -22,7 +22,7 @@ afterEach(async () => {
 function storeContinuously() {
   const ids: string[] = [];
   const failures: string[] = [];
-  let isOver = false;
+  let isEnded = false;
   const storeOne = async (name: string) => {
     const reply = await group.request(name, "POST", "/api/v1/responses", ASKED);
     const text = await reply.text();
@@ -30,14 +30,14 @@ function storeContinuously() {
     else if (reply.status !== 503) failures.push(`${reply.status}: ${text}`);
   };
   const storing = (async () => {
-    for (let turn = 0; !isOver; turn++) {
+    for (let turn = 0; !isEnded; turn++) {
       const { runningNames: names } = group;
       // One that is being removed refuses, and hangs up, also within a reply.
       await storeOne(names[turn % names.length] ?? FIRST).catch(() => undefined);
     }
   })();
   const stop = async () => {
-    isOver = true;
+    isEnded = true;
     await storing;
   };
   return { ids, failures, stop };

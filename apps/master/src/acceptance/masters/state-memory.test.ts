@@ -18,7 +18,7 @@ import { ControlMachine } from "../../control-plane/raft/control-machine.ts";
 // Masters with a small heap, so that little data fills it.
 
 const HEAP_MIB = 220;
-const PATIENCE_MS = 120_000;
+const TIMEOUT_MS = 120_000;
 const TEST_MS = 600_000;
 
 /** A master as a process. */
@@ -58,7 +58,7 @@ class Master {
     await eventually(
       () => find() !== undefined || this.child.exitCode !== null,
       undefined,
-      PATIENCE_MS,
+      TIMEOUT_MS,
     );
     const line = find();
     if (line === undefined) throw new Error(`it did not say ${message}: ${this.output}`);
@@ -121,7 +121,7 @@ test(
   async () => {
     const first = new Master([]);
     const api = await first.ready();
-    await expect.poll(() => api.setting(), { timeout: PATIENCE_MS }).toBeLessThan(HEAP_MIB / 2);
+    await expect.poll(() => api.setting(), { timeout: TIMEOUT_MS }).toBeLessThan(HEAP_MIB / 2);
     const raised = { value: HEAP_MIB };
     const path = "/api/v1/cluster/settings/state_mib";
     const refused = await api.call("PUT", path, raised);

@@ -34,7 +34,7 @@ const DEFAULT_LIMIT = 100;
 /** Events that a stream reads at once. */
 const MAX_READ = 1_000;
 /** A watcher wakes at least this often without a change. */
-const LOOK_MS = 30_000;
+const POLL_MS = 30_000;
 
 export interface EventRequest {
   readonly request: CallerRequest;
@@ -197,7 +197,7 @@ export class EventWatch {
       if (job && isTerminal(job.state)) break;
       // Events that came since the read wake nothing.
       if (comparePositions(position, this.#control.jobs.events.last) < 0) continue;
-      await this.#changes.next(LOOK_MS, gone.signal);
+      await this.#changes.next(POLL_MS, gone.signal);
     }
     stream.end();
   }

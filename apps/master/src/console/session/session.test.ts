@@ -149,8 +149,8 @@ describe("the console's session", () => {
       headers: { "content-type": "application/x-www-form-urlencoded" },
       body: new URLSearchParams({ xsrf, logout: "yes" }).toString(),
     });
-    const isOver = async () => (await whoami(browser, { "x-heddle-csrf": csrf })).status;
-    await expect.poll(isOver).toBe(401);
+    const isEnded = async () => (await whoami(browser, { "x-heddle-csrf": csrf })).status;
+    await expect.poll(isEnded).toBe(401);
     expect((await whoami(other.browser, { "x-heddle-csrf": other.csrf })).status).toBe(200);
   });
 

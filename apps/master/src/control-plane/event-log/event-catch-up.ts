@@ -6,7 +6,7 @@ import type { ControlPlane } from "../control-plane.ts";
 import type { MasterPeers } from "../master-peers.ts";
 import type { EventLogWriter } from "./event-log-writer.ts";
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 const DEADLINE_MS = 10_000;
 /** Events of one answer; their bytes are bounded too. */
 export const MAX_READ = 1_024;
@@ -47,7 +47,7 @@ export class EventCatchUp {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#fetchAll().catch((error: unknown) => this.#note(toAppError(error).message));
-      await delay(LOOK_MS, undefined, { ref: false, signal }).catch(() => undefined);
+      await delay(POLL_MS, undefined, { ref: false, signal }).catch(() => undefined);
     }
   }
 

@@ -9,7 +9,7 @@ import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
 import type { EventLogWriter } from "./event-log-writer.ts";
 
-const LOOK_MS = 10_000;
+const POLL_MS = 10_000;
 const DAY_MS = 86_400_000;
 const MIB = 2 ** 20;
 
@@ -17,7 +17,7 @@ interface RemovalParts {
   readonly control: ControlPlane;
   readonly events: EventLogWriter;
   readonly log: Logger;
-  readonly lookMs?: number | undefined;
+  readonly pollMs?: number | undefined;
 }
 
 /**
@@ -33,10 +33,10 @@ export class EventRemoval {
   }
 
   async run(): Promise<void> {
-    const { control, log, lookMs = LOOK_MS } = this.#parts;
+    const { control, log, pollMs = POLL_MS } = this.#parts;
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await delay(lookMs, undefined, { ref: false, signal }).catch(() => undefined);
+      await delay(pollMs, undefined, { ref: false, signal }).catch(() => undefined);
       if (signal.aborted || !control.group?.status().isActiveLeader) continue;
       await this.look().catch((error: unknown) => {
         log.warn({ err: toAppError(error) }, "the oldest events could not be removed yet");
@@ -63,9 +63,9 @@ export class EventRemoval {
     let end = first;
     const atMs = Date.now();
     for (const segment of kept) {
-      const isOver = mib > 0 && bytes > mib * MIB;
+      const isEnded = mib > 0 && bytes > mib * MIB;
       const isOld = () => this.#lastMs(segment.end).then((ms) => ms < atMs - days * DAY_MS);
-      if (!isOver && !(days > 0 && (await isOld()))) break;
+      if (!isEnded && !(days > 0 && (await isOld()))) break;
       bytes -= segment.bytes;
       end = segment.end;
     }

@@ -15,7 +15,7 @@ import type { EventLogWriter } from "./event-log-writer.ts";
 import { opener } from "./opened-event.ts";
 import { postWebhook, type WebhookHosts, webhookSecret } from "./webhook-post.ts";
 
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** Events that one step looks at, and sends at most. */
 const MAX_LOOKED_AT = 1_024;
 const MAX_SENT = 64;
@@ -52,7 +52,7 @@ export class WebhookDelivery {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       this.look();
-      await delay(LOOK_MS, undefined, { ref: false, signal }).catch(() => undefined);
+      await delay(POLL_MS, undefined, { ref: false, signal }).catch(() => undefined);
     }
   }
 

@@ -159,7 +159,7 @@ async function findGroup(of: Opened, name: string, token?: string) {
     [name, "127.0.0.1:1"],
   ]);
   const known = { directory, identity, peers, credentials: byToken, joinToken: () => token };
-  return new Formation({ ...known, log: logger, signal, patienceMs: 300, newestVersion }).find();
+  return new Formation({ ...known, log: logger, signal, timeoutMs: 300, newestVersion }).find();
 }
 
 // holds: sec-join-token
@@ -211,7 +211,7 @@ test("join: a second master of a name in use is refused, and the first keeps run
     const all = new Map([...peers, ["m3", own]]);
     const known = { directory, identity, peers: all, credentials: byToken };
     const shown = { ...known, joinToken: () => token };
-    return new Formation({ ...shown, log: logger, signal, patienceMs: 400, newestVersion }).find();
+    return new Formation({ ...shown, log: logger, signal, timeoutMs: 400, newestVersion }).find();
   };
   const [first, , third] = group as [Opened, Opened, Opened];
   await expect(find(third.server.address)).rejects.toMatchObject({

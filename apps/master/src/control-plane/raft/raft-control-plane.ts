@@ -445,10 +445,10 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
    */
   async #awaitRelease(): Promise<void> {
     const endMs = performance.now() + MAX_LINGER_MS;
-    let isOver = false;
-    while (!isOver) {
+    let isEnded = false;
+    while (!isEnded) {
       await delay(HAND_OVER_MS);
-      isOver =
+      isEnded =
         this.#isClosed || performance.now() > endMs || (await this.#watch?.isConfirmed()) === true;
     }
   }

@@ -5,7 +5,7 @@ import { isEventStream } from "../event-stream.ts";
 /** How often a half-closed client is probed. */
 const PROBE_EVERY_MS = 250;
 /** Checks without a sign after which a client that cannot be probed counts as gone. */
-const MAX_SILENT_LOOKS = 2;
+const MAX_SILENT_POLLS = 2;
 
 /**
  * Answers clients that close their sending side after the request and wait, as `nc -N` does. A full
@@ -35,15 +35,15 @@ interface Exchange {
 }
 
 function watch(socket: Socket, exchange: Exchange): void {
-  let seen = { bytes: socket.bytesWritten, silentLooks: 0 };
+  let seen = { bytes: socket.bytesWritten, silentPolls: 0 };
   const check = (): void => {
     if (exchange.response.writableEnded) clearInterval(timer);
     // Pending data is a probe by itself.
     else if (socket.writableLength > 0 || probe(exchange)) return;
     else {
       const isSilent = socket.bytesWritten === seen.bytes;
-      seen = { bytes: socket.bytesWritten, silentLooks: isSilent ? seen.silentLooks + 1 : 0 };
-      if (seen.silentLooks > MAX_SILENT_LOOKS) socket.destroy();
+      seen = { bytes: socket.bytesWritten, silentPolls: isSilent ? seen.silentPolls + 1 : 0 };
+      if (seen.silentPolls > MAX_SILENT_POLLS) socket.destroy();
     }
   };
   const timer = setInterval(check, PROBE_EVERY_MS);

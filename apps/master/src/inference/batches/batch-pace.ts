@@ -6,7 +6,7 @@ import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.t
 const MAX_LINES = 64;
 /** Of a model's slots: the others are free for callers at once. */
 const SHARE = 0.5;
-const LOOK_MS = 100;
+const POLL_MS = 100;
 
 /** Lets lines of batches run beside callers: few of a model, and fewer while calls wait for it. */
 export class BatchPace {
@@ -53,7 +53,7 @@ export class BatchPace {
     const onAbort = () => wake.abort();
     this.#waiting.add(wake);
     signal.addEventListener("abort", onAbort, { once: true });
-    await abortableDelay(LOOK_MS, wake.signal);
+    await abortableDelay(POLL_MS, wake.signal);
     signal.removeEventListener("abort", onAbort);
     this.#waiting.delete(wake);
   }

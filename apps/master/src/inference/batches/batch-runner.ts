@@ -13,7 +13,7 @@ import { BatchCalls } from "./batch-calls.ts";
 import { BatchRun } from "./batch-run.ts";
 import { BatchStore, CANCELLED, OPEN } from "./batch-store.ts";
 
-const LOOK_MS = 250;
+const POLL_MS = 250;
 /** Batches that run at once; further ones stay `validating` until one has ended. */
 const MAX_RUNNING = 32;
 const MAX_RUNNING_OF_OWNER = 2;
@@ -68,7 +68,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
 
   onApplicationBootstrap(): void {
     this.#unsubscribe = this.#control.onApplied((command) => this.#onApplied(command));
-    this.#timer = setInterval(() => this.#look(), LOOK_MS);
+    this.#timer = setInterval(() => this.#look(), POLL_MS);
     this.#timer.unref();
   }
 

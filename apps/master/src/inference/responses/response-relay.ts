@@ -9,7 +9,7 @@ import type { Piece } from "./pieces.ts";
 import type { ResponseUpdate } from "./response-builder.ts";
 
 /** For one look at a response on another master. */
-const LOOK_MS = 3_000;
+const POLL_MS = 3_000;
 /** The responses that a master runs are lost if it does not answer for this long. */
 const LOST_AFTER_MS = 10_000;
 /** Between two failures that are counted as one silence. */
@@ -69,7 +69,7 @@ export class ResponseRelay implements OnApplicationShutdown {
     if (this.#addressOf(master) === undefined) return "lost";
     const pieces: Piece[] = [];
     try {
-      const signal = AbortSignal.timeout(LOOK_MS);
+      const signal = AbortSignal.timeout(POLL_MS);
       for await (const next of this.follow(master, { id, owner, from: 0 }, signal)) {
         this.#silences.delete(master);
         pieces.push(...next.pieces);

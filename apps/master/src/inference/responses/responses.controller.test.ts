@@ -254,7 +254,7 @@ describe("responses: bad requests", () => {
   });
 
   it("tolerate unknown fields", async () => {
-    const reply = await post({ ...hello, unheard: 1, text: { format: { type: "text" }, new: 1 } });
+    const reply = await post({ ...hello, bogus: 1, text: { format: { type: "text" }, new: 1 } });
     expect(reply.status).toBe(200);
   });
 });

@@ -27,7 +27,7 @@ interface History {
   idleMs: number | undefined;
   /** Tokens over all replicas: they show calls that began and ended between two looks. */
   tokens: number;
-  /** The number of replicas at the last look: another master may have raised it for its own calls. */
+  /** The number of replicas at the last check: another master may have raised it for its own calls. */
   replicas: number;
   isProposing: boolean;
 }
@@ -130,7 +130,7 @@ export class Autoscaler {
       await propose(control, { type: "deployment.scale", atMs, ...change });
       log.info(change, "the number of replicas follows the load");
     } catch (error) {
-      // Another master was faster, or there is no leader: the next look shows.
+      // Another master was faster, or there is no leader: the next check shows.
       const { message } = toAppError(error);
       log.warn({ ...change, error: message }, "the number of replicas was not changed");
     } finally {

@@ -19,7 +19,7 @@ import { type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
 /** Within this time figures of replicas, and commands that place nothing, are looked at. */
-const LOOK_MS = 250;
+const POLL_MS = 250;
 /** Commands of the flow of jobs and calls, which change no placement. */
 const PLACE_NOTHING: ReadonlySet<string> = new Set([
   "job.submit",
@@ -111,10 +111,10 @@ export class ReplicaController {
     this.#unsubscribes = [
       registry.onChange((change) => {
         if (change === "nodes") this.#nextRun.request();
-        else if (change === "figures") this.#nextRun.request(LOOK_MS);
+        else if (change === "figures") this.#nextRun.request(POLL_MS);
       }),
       control.onApplied((command) => {
-        this.#nextRun.request(command && PLACE_NOTHING.has(command.type) ? LOOK_MS : 0);
+        this.#nextRun.request(command && PLACE_NOTHING.has(command.type) ? POLL_MS : 0);
       }),
     ];
   }

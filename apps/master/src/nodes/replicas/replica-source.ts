@@ -10,9 +10,9 @@ import type { Outlook, ReadyReplica, ReplicaSource } from "./ready-replica.ts";
 import { silentStage } from "./silent-stage.ts";
 
 /** How often a call of a divided model looks whether all its workers report. */
-const LOOK_MS = 1_000;
+const POLL_MS = 1_000;
 /** Before its deadline: two looks. */
-const LAST_LOOK_MS = 2_000;
+const LAST_POLL_MS = 2_000;
 /** A worker that restarts, or one that takes its place, is there sooner. */
 const MAX_SILENCE_MS = 20_000;
 
@@ -140,11 +140,11 @@ export class RegistryReplicas implements ReplicaSource {
       const silent = this.#silentStage(node, call.deployment);
       if (started.ended || !silent) return;
       const isLate =
-        deadlineMs > 0 && systemClock.monotonicMs() >= beganMs + deadlineMs - LAST_LOOK_MS;
+        deadlineMs > 0 && systemClock.monotonicMs() >= beganMs + deadlineMs - LAST_POLL_MS;
       if (!isLate && this.#registry.silentMs(silent.node) < MAX_SILENCE_MS) return;
       started.fail({ code: isLate ? "deadline_exceeded" : "worker_lost", message: silent.message });
       link.cancel(started.id);
-    }, LOOK_MS);
+    }, POLL_MS);
     timer.unref();
     return started;
   }

@@ -54,7 +54,7 @@ function* planInSteps(options: SchedulingStepOptions): Steps<Planned> {
   const snapshot = { ...rest.snapshot, queue };
   const plan = yield* decideInSteps(snapshot);
   plans.publish(snapshot, plan);
-  const nextMs = nextLookMs(snapshot, recheckAtMs);
+  const nextMs = nextPollMs(snapshot, recheckAtMs);
   const command = commandOf(options, snapshot, plan, { admitted, unsatisfiable });
   const durationMs = performance.now() - startedMs;
   cycles.record({ durationMs, starts: command.starts.length });
@@ -206,7 +206,7 @@ function isMoved(held: number | undefined, planned: number | undefined): boolean
 }
 
 /** The next moment at which time alone changes what a plan says: a backoff or a bound has passed. */
-function nextLookMs(
+function nextPollMs(
   { nowMs, queue, view, settings }: SchedulingSnapshot,
   recheckAtMs: number,
 ): number | undefined {

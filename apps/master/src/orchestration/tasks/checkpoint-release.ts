@@ -39,7 +39,7 @@ const CALL_MS = 10_000;
 /** Servers that are queried at once. */
 const MAX_SERVERS = 16;
 /** Interval between two full checks, for what was missed during an absence or another leader. */
-const LOOK_MS = 60_000;
+const POLL_MS = 60_000;
 /** Retention of checkpoints of unknown jobs: dropped after their end, or lost with a restore. */
 const UNKNOWN_MS = 24 * 3_600_000;
 
@@ -66,7 +66,7 @@ export class CheckpointRelease {
     const { servers } = this.#options.control.state;
     const ready = [...servers.values()].filter(({ state }) => state === "ready");
     await forEachLimit(ready, MAX_SERVERS, (server) => this.#releaseOn(server));
-    return nowMs + LOOK_MS;
+    return nowMs + POLL_MS;
   }
 
   async #releaseOn({ name, address }: { readonly name: string; readonly address: string }) {
@@ -75,7 +75,7 @@ export class CheckpointRelease {
     try {
       const { jobs } = await peer.unary(listMethod, {}, { deadlineMs: CALL_MS });
       for (const { jobId, idleMs } of jobs) {
-        if (!this.#isOver(jobId, idleMs)) continue;
+        if (!this.#isEnded(jobId, idleMs)) continue;
         await peer.unary(forgetMethod, { jobId }, { deadlineMs: CALL_MS });
         log.info(
           { server: name, job: jobId },
@@ -93,7 +93,7 @@ export class CheckpointRelease {
     }
   }
 
-  #isOver(jobId: string, idleMs: number): boolean {
+  #isEnded(jobId: string, idleMs: number): boolean {
     const job = this.#options.control.state.jobs.get(jobId);
     return job ? isTerminal(job.state) : idleMs > UNKNOWN_MS;
   }

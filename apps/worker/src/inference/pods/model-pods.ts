@@ -11,7 +11,7 @@ import {
 } from "@heddle/engines/llama/host/hosted-engine";
 import type { EngineLauncher } from "@heddle/engines/llama/parent/engine-link";
 import type { Log } from "@heddle/observability/logger";
-import { isOver } from "../../tasks/pods/pod-end.ts";
+import { isPodEnded } from "../../tasks/pods/pod-end.ts";
 import { launchFault } from "../../tasks/pods/pod-faults.ts";
 import type { PodPlace } from "../../tasks/pods/pod-place.ts";
 import { PodStates } from "../../tasks/pods/pod-states.ts";
@@ -95,7 +95,7 @@ export class ModelPods {
     own: { readonly folder: string; readonly server: Server; readonly signal: AbortSignal },
   ): Promise<Socket> {
     const { folder, server, signal } = own;
-    await this.#sweep(isOver);
+    await this.#sweep(isPodEnded);
     const path = join(folder, "engine");
     if (Buffer.byteLength(path) > MAX_SOCKET_PATH) {
       const message = `the path ${path} is too long for a socket, which takes ${MAX_SOCKET_PATH} bytes: give the worker a shorter --data`;

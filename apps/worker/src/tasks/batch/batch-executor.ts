@@ -122,7 +122,7 @@ export class BatchExecutor implements Executor {
       {
         control,
         memoryLimitBytes: plan.spec.memoryBytes,
-        lostWords: `${this.#title} ended its job, as by a cancel, a time limit, a preemption or a lost node`,
+        lostMessage: `${this.#title} ended its job, as by a cancel, a time limit, a preemption or a lost node`,
         place: () => this.#jobs.placeOf(name),
         remove: () => this.#remove(name),
       },

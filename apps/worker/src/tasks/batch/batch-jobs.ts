@@ -57,11 +57,11 @@ export class BatchJobs {
   /** What is known of a task's job, and of the end of a runner that has not reported it. */
   placeOf(name: string): RunnerPlace | undefined {
     const job = this.get(name);
-    if (!job) return this.#jobs ? undefined : { isOver: false };
-    if (!hasJobEnded(job)) return { isOver: false };
-    if (job.state === "out-of-memory") return { isOver: true, unheard: { outOfMemory: true } };
+    if (!job) return this.#jobs ? undefined : { isEnded: false };
+    if (!hasJobEnded(job)) return { isEnded: false };
+    if (job.state === "out-of-memory") return { isEnded: true, unreported: { outOfMemory: true } };
     const lostBy = `${this.#title} ended its job: ${jobWords(job)}`;
-    return { isOver: true, unheard: { lostBy } };
+    return { isEnded: true, unreported: { lostBy } };
   }
 
   /** Rejects with what the system says. */

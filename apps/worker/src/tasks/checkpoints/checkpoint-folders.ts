@@ -30,7 +30,7 @@ export class CheckpointFolders {
   readonly #root: string;
   readonly #runs: (jobId: string) => boolean;
   readonly #log: Log;
-  readonly #onOver: (jobId: string) => Promise<void>;
+  readonly #onEnded: (jobId: string) => Promise<void>;
   /** The id of the cluster that this worker serves; empty until its leader has sent it. */
   cluster = "";
   /** Jobs with unclaimed folders that were logged. */
@@ -39,14 +39,14 @@ export class CheckpointFolders {
   #last = "";
   readonly #removals = new SerialQueue();
 
-  /** `onOver` is called for each finished job, once its folder is removed. */
+  /** `onEnded` is called for each finished job, once its folder is removed. */
   constructor(
     root: string,
     runs: (jobId: string) => boolean,
     log: Log,
-    onOver = async (_jobId: string): Promise<void> => {},
+    onEnded = async (_jobId: string): Promise<void> => {},
   ) {
-    this.#onOver = onOver;
+    this.#onEnded = onEnded;
     this.#root = root;
     this.#runs = runs;
     this.#log = log;
@@ -108,7 +108,7 @@ export class CheckpointFolders {
       for (const id of jobIds) {
         await this.#remove(id, async () => {
           await removeBeneath(this.#root, id);
-          await this.#onOver(id);
+          await this.#onEnded(id);
         });
       }
       for (const id of emptyJobIds) {

@@ -78,8 +78,8 @@ export class ProgressReporter {
     const waiting = this.#waiting;
     if (!waiting) return false;
     const over = new AbortController();
-    const patience = delay(Math.max(0, maxMs), undefined, { signal: over.signal, ref: false });
-    await Promise.race([this.#copying, patience.catch(() => undefined)]);
+    const limit = delay(Math.max(0, maxMs), undefined, { signal: over.signal, ref: false });
+    await Promise.race([this.#copying, limit.catch(() => undefined)]);
     over.abort();
     this.#saved(waiting);
     return this.#report(true);

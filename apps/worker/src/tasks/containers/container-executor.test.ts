@@ -28,7 +28,7 @@ import { type LeaderSession, TestLeader, taskId } from "../../../test/test-leade
 import { ProcessScan } from "../executors/process-scan.ts";
 import { readProcess } from "../executors/process-tree.ts";
 
-const patienceMs = 120_000;
+const timeoutMs = 120_000;
 
 const why = preparePodman();
 if (why) console.log(`containers are not tested: ${why}`);
@@ -65,7 +65,7 @@ async function closeLeader(leader: TestLeader): Promise<void> {
 async function start(session: LeaderSession, what: Partial<TaskSpec>, rank = 0): Promise<void> {
   await session.lease(what, taskId(rank));
   session.send({ start: { task: taskId(rank), peers: [] } });
-  await session.reaches("running", taskId(rank), patienceMs);
+  await session.reaches("running", taskId(rank), timeoutMs);
 }
 
 /** A folder with a `podman` that hangs, fails, or is too old for the probe. */
@@ -115,10 +115,10 @@ describe.skipIf(why !== "")("one worker", () => {
       },
       task.rank ?? 0,
     );
-    const { exit } = await session.reaches("exited", task, patienceMs);
+    const { exit } = await session.reaches("exited", task, timeoutMs);
     expect(exit).toMatchObject({ exitCode: 7, reason: "ExitCode" });
     expect(exit?.lastLines).toContain("oh");
-    await until("the log was received", () => leader.isComplete(), patienceMs);
+    await until("the log was received", () => leader.isComplete(), timeoutMs);
     expect(leader.log()).toBe(
       `two\nlines from rank 0 "a" 'b' #c\n/\nartifacts\nprogress.jsonl\nwork\nend`,
     );
@@ -130,9 +130,9 @@ describe.skipIf(why !== "")("one worker", () => {
   test.concurrent("stopping ends a container that ignores SIGTERM, without remains", async () => {
     const task = taskId(1);
     await start(session, sh("trap '' TERM; echo up; while :; do sleep 1; done"), task.rank ?? 0);
-    await until("it is up", () => leader.log(1) === "up\n", patienceMs);
+    await until("it is up", () => leader.log(1) === "up\n", timeoutMs);
     session.send({ stop: { task, checkpoint: false, graceMs: 300, why: "cancelled" } });
-    const { exit } = await session.reaches("exited", task, patienceMs);
+    const { exit } = await session.reaches("exited", task, timeoutMs);
     expect(exit).toMatchObject({ signal: "SIGKILL", asked: true, reason: "" });
     expect(processesOfTask(leader.nodeId, 1)).toEqual([]);
     // Of this node only: another run on the machine may have ended with its containers.
@@ -146,10 +146,10 @@ describe.skipIf(why !== "")("one worker", () => {
     await session.lease({ ...spec, containerImage: "localhost:1/no:1", command: [] }, noImage);
     await session.lease({ ...spec, command: ["/no-program"] }, noProgram);
     for (const task of [noImage, noProgram]) session.send({ start: { task, peers: [] } });
-    const { exit: pulled } = await session.reaches("exited", noImage, patienceMs);
+    const { exit: pulled } = await session.reaches("exited", noImage, timeoutMs);
     expect(pulled).toMatchObject({ reason: "ImagePull" });
     expect(pulled?.message).toContain("podman could not pull the image localhost:1/no:1");
-    const { exit: launched } = await session.reaches("exited", noProgram, patienceMs);
+    const { exit: launched } = await session.reaches("exited", noProgram, timeoutMs);
     expect(launched).toMatchObject({ reason: "LaunchFailed" });
     expect(launched?.message).toMatch(/could not start a container of .*no-program/);
   });
@@ -157,7 +157,7 @@ describe.skipIf(why !== "")("one worker", () => {
   test.concurrent("memory beyond the bound is an OutOfMemory", async () => {
     const task = taskId(4);
     await start(session, sh("exec tail /dev/zero"), task.rank ?? 0);
-    expect((await session.reaches("exited", task, patienceMs)).exit?.reason).toBe("OutOfMemory");
+    expect((await session.reaches("exited", task, timeoutMs)).exit?.reason).toBe("OutOfMemory");
   });
 
   test.concurrent("the checkpoint signal reaches a nested program; SIGTERM lets it leave", async () => {
@@ -169,9 +169,9 @@ describe.skipIf(why !== "")("one worker", () => {
       sh(`trap : TERM; /bin/sh -c '${inner.replaceAll("'", `'"'"'`)}'`),
       task.rank ?? 0,
     );
-    await until("it is up", () => leader.log(5) === "up\n", patienceMs);
+    await until("it is up", () => leader.log(5) === "up\n", timeoutMs);
     session.send({ stop: { task, checkpoint: true, graceMs: 60_000, why: "preempted" } });
-    const { exit, progress } = await session.reaches("exited", task, patienceMs);
+    const { exit, progress } = await session.reaches("exited", task, timeoutMs);
     expect(exit).toMatchObject({ exitCode: 0, asked: true, reason: "" });
     expect(progress?.checkpoint).toBe("c5");
     expect(leader.log(5)).toBe("up\nbye\n");
@@ -183,8 +183,8 @@ describe.skipIf(why !== "")("one worker", () => {
     await start(session, sh(look), 7);
     await start(session, { ...sh(look), hostNetwork: true, readOnly: true }, 8);
     for (const rank of [7, 8]) {
-      await session.reaches("exited", taskId(rank), patienceMs);
-      await until("the log was received", () => leader.isComplete(rank), patienceMs);
+      await session.reaches("exited", taskId(rank), timeoutMs);
+      await until("the log was received", () => leader.isComplete(rank), timeoutMs);
       const none = "0000000000000000";
       expect(leader.log(rank)).toContain(`CapEff: ${none}\nCapBnd: ${none}\n`);
       expect(leader.log(rank)).toContain("NoNewPrivs: 1\nSeccomp: 2\n");
@@ -209,16 +209,16 @@ describe.skipIf(why !== "")("one worker", () => {
           socket.destroy();
           return data.toString();
         },
-        { timeout: patienceMs, interval: 500 },
+        { timeout: timeoutMs, interval: 500 },
       );
       expect(received).toBe("hello\n");
-      await session.reaches("exited", task, patienceMs);
+      await session.reaches("exited", task, timeoutMs);
     });
 
   test.concurrent("a program that exceeds its time limit is ended as DeadlineExceeded", async () => {
     const task = taskId(6);
     await start(session, { ...sh("sleep 600"), maxRuntimeMs: 300, graceMs: 100 }, task.rank ?? 0);
-    const { exit } = await session.reaches("exited", task, patienceMs);
+    const { exit } = await session.reaches("exited", task, timeoutMs);
     expect(exit).toMatchObject({ reason: "DeadlineExceeded" });
   });
 });
@@ -235,10 +235,10 @@ test
       worker.kill("SIGKILL");
       await until("the worker is gone", () => worker.signalCode !== null);
       // The guard beside the worker ends it with the lease.
-      await until("it is gone", () => readProcess(init ?? 0) === undefined, patienceMs);
+      await until("it is gone", () => readProcess(init ?? 0) === undefined, timeoutMs);
       const next = await leader.startWorker();
       const second = leader.open(1, 150_000);
-      const { exit: lost } = await second.reaches("exited", taskId(1), patienceMs);
+      const { exit: lost } = await second.reaches("exited", taskId(1), timeoutMs);
       expect(lost?.reason).toBe("NodeLost");
 
       const go = "$HEDDLE_CHECKPOINT_DIR/go";
@@ -246,15 +246,15 @@ test
         second,
         sh(`echo before; while [ ! -e ${go} ]; do sleep 0.05; done; echo after; exit 5`),
       );
-      await until("the first line came", () => leader.log() === "before\n", patienceMs);
+      await until("the first line came", () => leader.log() === "before\n", timeoutMs);
       next.kill("SIGKILL");
       await until("the worker is gone", () => next.signalCode !== null);
       writeFileSync(join(leader.folder, "worker/checkpoints/job_A/go"), "");
       await until("it has ended meanwhile", () => processesOfTask(leader.nodeId, 0).length === 0);
       await leader.startWorker();
-      const { exit } = await leader.open().reaches("exited", taskId(), patienceMs);
+      const { exit } = await leader.open().reaches("exited", taskId(), timeoutMs);
       expect(exit).toMatchObject({ exitCode: 5, reason: "ExitCode" });
-      await until("the whole log was received", () => leader.isComplete(), patienceMs);
+      await until("the whole log was received", () => leader.isComplete(), timeoutMs);
       expect(leader.log()).toBe("before\nafter\n");
     },
   );
@@ -272,33 +272,33 @@ test
 
       await session.lease({ ...spec, command: ["/no-program"] }, taskId(2));
       session.send({ start: { task: taskId(2), peers: [] } });
-      const { exit: none } = await session.reaches("exited", taskId(2), patienceMs);
+      const { exit: none } = await session.reaches("exited", taskId(2), timeoutMs);
       expect(none).toMatchObject({ reason: "LaunchFailed" });
       expect(none?.message).toMatch(/could not start a container of .*no-program/);
 
       const go = "$HEDDLE_CHECKPOINT_DIR/go";
       const line = `echo one; while [ ! -e ${go} ]; do sleep 0.1; echo tick; done; echo last; exit 4`;
       await start(session, sh(line));
-      await until("lines come", () => leader.log().includes("tick\n"), patienceMs);
+      await until("lines come", () => leader.log().includes("tick\n"), timeoutMs);
       const client = clientOf(leader);
       expect(client).toBeDefined();
       process.kill(Number(client), "SIGKILL");
       const before = leader.log().length;
-      await until("lines come again", () => leader.log().length > before + 50, patienceMs);
+      await until("lines come again", () => leader.log().length > before + 50, timeoutMs);
       writeFileSync(join(leader.folder, "worker/checkpoints/job_A/go"), "");
-      const { exit } = await session.reaches("exited", taskId(), patienceMs);
+      const { exit } = await session.reaches("exited", taskId(), timeoutMs);
       expect(exit).toMatchObject({ exitCode: 4 });
       expect(leader.log().startsWith("one\ntick\n")).toBe(true);
 
       await start(session, sh("echo up; sleep 600"), 1);
-      await until("it is up", () => leader.log(1) === "up\n", patienceMs);
+      await until("it is up", () => leader.log(1) === "up\n", timeoutMs);
       podman.set("hangs");
       session.send({ stop: { task: taskId(1), checkpoint: false, graceMs: 0, why: "cancelled" } });
       const processes = () => processesOfTask(leader.nodeId, 1).filter((pid) => !isPodman(pid));
-      await until("it is dead", () => processes().length === 0, patienceMs);
-      await until("it stops", () => session.status(taskId(1))?.phase === "stopping", patienceMs);
+      await until("it is dead", () => processes().length === 0, timeoutMs);
+      await until("it stops", () => session.status(taskId(1))?.phase === "stopping", timeoutMs);
       podman.clear("hangs");
-      const { exit: stopped } = await session.reaches("exited", taskId(1), patienceMs);
+      const { exit: stopped } = await session.reaches("exited", taskId(1), timeoutMs);
       expect(stopped).toMatchObject({ signal: "SIGKILL", reason: "", asked: true });
     },
   );

@@ -26,7 +26,7 @@ const MAX_RETRY_MS = 10_000;
 /** Between two rounds of killing, by the engine where the processes are not visible. */
 const KILL_ROUND_MS = 500;
 /** An unresponsive engine is abandoned after this where nothing of the task is left. */
-const PATIENCE_MS = 60_000;
+const TIMEOUT_MS = 60_000;
 
 const LIVE: ReadonlySet<string> = new Set(["running", "paused", "stopping", "restarting"]);
 
@@ -172,7 +172,7 @@ export class ContainerTask implements TaskHandle {
    * not answer.
    */
   #state(): Promise<ContainerState | undefined> {
-    const giveUpAtMs = performance.now() + PATIENCE_MS;
+    const giveUpAtMs = performance.now() + TIMEOUT_MS;
     const ask = async () => {
       try {
         return await this.#ask();

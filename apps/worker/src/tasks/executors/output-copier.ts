@@ -162,9 +162,9 @@ export class OutputCopier {
    * Resolves when all output is in the files. Call it after the task's processes were killed. The
    * wait for one that could not be killed and has a pipe open is bounded, which the log shows.
    */
-  async drained(patienceMs: number = MAX_DRAIN_MS): Promise<void> {
-    const giveUpAtMs = performance.now() + patienceMs;
-    if (this.#ended && (await within(patienceMs, this.#ended))) return;
+  async drained(timeoutMs: number = MAX_DRAIN_MS): Promise<void> {
+    const giveUpAtMs = performance.now() + timeoutMs;
+    if (this.#ended && (await within(timeoutMs, this.#ended))) return;
     for (;;) {
       const copiers = (await freshScan()).marked(COPIER_VARIABLE);
       const left = copiers.filter(({ mark }) => mark === this.#mark);

@@ -5,18 +5,18 @@ import type { Pod } from "./kubernetes-types.ts";
 /** What Kubernetes says of a task's Pod, and of the end of a runner that has not reported it. */
 export function podEnd(pod: Pod | undefined): RunnerPlace | undefined {
   if (!pod) return undefined;
-  if (!isOver(pod)) return { isOver: false };
+  if (!isPodEnded(pod)) return { isEnded: false };
   const state = pod.status?.containerStatuses?.[0]?.state?.terminated;
-  if (state?.reason === "OOMKilled") return { isOver: true, unheard: { outOfMemory: true } };
+  if (state?.reason === "OOMKilled") return { isEnded: true, unreported: { outOfMemory: true } };
   const last = lastWords(state?.message);
-  if (last) return { isOver: true, unheard: last };
+  if (last) return { isEnded: true, unreported: last };
   const { reason, message } = pod.status ?? {};
   const lostBy = [reason, message].filter(Boolean).join(": ");
-  return { isOver: true, unheard: lostBy === "" ? undefined : { lostBy } };
+  return { isEnded: true, unreported: lostBy === "" ? undefined : { lostBy } };
 }
 
 /** Whether none of its containers runs any more. */
-export function isOver({ status }: Pod): boolean {
+export function isPodEnded({ status }: Pod): boolean {
   return status?.phase === "Succeeded" || status?.phase === "Failed";
 }
 

@@ -281,9 +281,9 @@ describe.skipIf(why !== undefined)("a worker in Kubernetes", () => {
     await until("there are lines", () => own.log() !== "");
     killed.kill("SIGKILL");
     const directory = join(own.folder, "worker/jobs/job_A/1.0");
-    const isOver = () =>
+    const isEnded = () =>
       readFileSync(join(directory, "pod/events.jsonl"), "utf8").includes('"end"');
-    await until("the runner has ended", isOver);
+    await until("the runner has ended", isEnded);
     const { size } = statSync(join(directory, "logs/stdout"));
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(statSync(join(directory, "logs/stdout")).size).toBe(size);

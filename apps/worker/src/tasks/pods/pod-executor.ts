@@ -137,7 +137,7 @@ export class PodExecutor implements Executor {
       {
         control,
         memoryLimitBytes: plan.spec.memoryBytes,
-        lostWords: DELETED,
+        lostMessage: DELETED,
         place: () => podEnd(this.#states.get(name)),
         remove: (graceSeconds) => this.#remove(name, graceSeconds),
       },

@@ -1,6 +1,6 @@
 import type { LaunchError } from "../executors/executor.ts";
 import type { Pod } from "./kubernetes-types.ts";
-import { isOver } from "./pod-end.ts";
+import { isPodEnded } from "./pod-end.ts";
 
 /** How long Kubernetes may find no room: what the worker's masters know may be of a moment ago. */
 const NO_ROOM_MS = 60_000;
@@ -29,7 +29,7 @@ export function launchFault(
     return fault("ImagePull", `the image ${image} could not be pulled: ${message}. ${advice}`);
   }
   if (CONTAINER_REASONS.test(reason)) return fault("LaunchFailed", `${reason}: ${message}`);
-  if (isOver(pod)) {
+  if (isPodEnded(pod)) {
     const { terminated } = state ?? {};
     const words = [status.reason, status.message, terminated?.reason, terminated?.message];
     return fault("LaunchFailed", words.filter(Boolean).join(": ") || "it ended before it began");

@@ -15,10 +15,10 @@ const OBEY_MS = 5_000;
 
 /** What the outer system says of a runner that it has. */
 export interface RunnerPlace {
-  /** Nothing of it runs any more. */
-  readonly isOver: boolean;
-  /** What is known of the end of a runner that has not reported it. */
-  readonly unheard?: RunnerEnd | Pick<TaskEnd, "outOfMemory" | "lostBy"> | undefined;
+  /** None of its processes runs any more. */
+  readonly isEnded: boolean;
+  /** The known end of a runner that has not reported it. */
+  readonly unreported?: RunnerEnd | Pick<TaskEnd, "outOfMemory" | "lostBy"> | undefined;
 }
 
 /** A task's runner as its executor sees and removes it. */
@@ -26,8 +26,8 @@ export interface RunnerAccess {
   readonly control: RunnerControl;
   /** 0: none. */
   readonly memoryLimitBytes: number;
-  /** What to say of one that the outer system has taken away. */
-  readonly lostWords: string;
+  /** The message for a runner that the outer system has removed. */
+  readonly lostMessage: string;
   /** Undefined where the outer system has none. */
   place(): RunnerPlace | undefined;
   remove(graceSeconds: number): Promise<void>;
@@ -90,13 +90,13 @@ export class RunnerTask implements TaskHandle {
         return this.#endOf(end);
       }
       const place = this.#access.place();
-      if (place && !place.isOver) overAtMs = undefined;
+      if (place && !place.isEnded) overAtMs = undefined;
       else overAtMs ??= performance.now();
       if (overAtMs !== undefined && performance.now() - overAtMs > LAST_WORDS_MS) {
         // A runner that the outer system has lost may still be there.
         await this.#access.control.order({ kind: "kill" });
         await this.#access.remove(1).catch(() => undefined);
-        return this.#unheardEnd(place);
+        return this.#unreportedEnd(place);
       }
       await delay(POLL_MS);
     }
@@ -107,7 +107,7 @@ export class RunnerTask implements TaskHandle {
     const untilMs = performance.now() + OVER_MS;
     for (;;) {
       const place = this.#access.place();
-      if (!place || place.isOver || performance.now() > untilMs) break;
+      if (!place || place.isEnded || performance.now() > untilMs) break;
       await delay(POLL_MS / 2);
     }
     // The next sweep finds it.
@@ -118,12 +118,12 @@ export class RunnerTask implements TaskHandle {
     // A SIGKILL that neither this worker nor the runner has sent is that of the memory bound.
     const isOwn = isLost === true || isKilled === true || this.#isKilled;
     const outOfMemory = signal === "SIGKILL" && !isOwn && this.#access.memoryLimitBytes > 0;
-    return { exitCode, signal, outOfMemory, ...(isLost && { lostBy: this.#access.lostWords }) };
+    return { exitCode, signal, outOfMemory, ...(isLost && { lostBy: this.#access.lostMessage }) };
   }
 
-  #unheardEnd(place: RunnerPlace | undefined): TaskEnd {
-    const { unheard } = place ?? {};
-    if (unheard && "kind" in unheard) return this.#endOf(unheard);
-    return unheard ?? { lostBy: this.#access.lostWords };
+  #unreportedEnd(place: RunnerPlace | undefined): TaskEnd {
+    const { unreported } = place ?? {};
+    if (unreported && "kind" in unreported) return this.#endOf(unreported);
+    return unreported ?? { lostBy: this.#access.lostMessage };
   }
 }

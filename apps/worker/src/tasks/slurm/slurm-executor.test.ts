@@ -11,7 +11,7 @@ import { type LeaderSession, shell, TestLeader, taskId } from "../../../test/tes
 const why = whyNoSlurm();
 const slurm = new SlurmCluster();
 const settings = { isIsolationOptional: true, slurm: { partition: "main", options: [] } };
-const isOver = (line: string) => line.endsWith("COMPLETING");
+const isEnded = (line: string) => line.endsWith("COMPLETING");
 
 beforeAll(async () => {
   if (why === undefined) await slurm.start();
@@ -26,7 +26,7 @@ executorCases({
   spec: { executor: "process", cpuMilli: 500, memoryBytes: 64e6 },
   settings: () => settings,
   environment: () => slurm.environment,
-  remains: () => slurm.jobs.filter((line) => !isOver(line)),
+  remains: () => slurm.jobs.filter((line) => !isEnded(line)),
 });
 
 describe.skipIf(why !== undefined)("a worker before Slurm", () => {

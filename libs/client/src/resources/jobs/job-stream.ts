@@ -49,8 +49,8 @@ export async function* streamJob(
     if (item === "broken") continue;
     if (item === "closed") {
       // A master that shuts down closes its streams too, so only the job's own end is final.
-      const isOver = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
-      if (isOver && ++emptyStreams > MAX_EMPTY_STREAMS) return;
+      const isEnded = await now().then(({ phase }) => isTerminalPhase(phase), notWhilePassing);
+      if (isEnded && ++emptyStreams > MAX_EMPTY_STREAMS) return;
     } else if (item.type === "progress") {
       const progress = JSON.parse(item.data) as JobProgressEvent;
       phase ??= (await now()).phase;

@@ -69,9 +69,9 @@ it("engine host: a model that cannot be loaded is named, and nothing is left run
     child: { launch },
   };
   await expect(startLlamaEngine(wrong)).rejects.toThrow(/none\.gguf/);
-  await expect.poll(() => hosts.every(isOver)).toBe(true);
+  await expect.poll(() => hosts.every(isEnded)).toBe(true);
 });
 
-function isOver({ exitCode, signalCode }: ChildProcess): boolean {
+function isEnded({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }

@@ -21,7 +21,7 @@ interface TurnLimit {
 }
 
 /** The least time between two looks at what an item has taken. */
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
 /** Whose item it is. */
 export interface TurnOwner {
@@ -105,7 +105,7 @@ export class TurnThread<Input, Output> {
         if (usedMs >= limit.cpuMs) this.#abandon(limit.failure());
         else this.#watch(turn, begun, limit, limit.cpuMs - usedMs);
       },
-      Math.max(LOOK_MS, leftMs),
+      Math.max(POLL_MS, leftMs),
     );
   }
 
