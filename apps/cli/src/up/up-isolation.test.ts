@@ -65,6 +65,10 @@ for (const pid of pids) {
   can("root of " + pid, () => fs.readdirSync("/proc/" + pid + "/root/"));
   can("signal to " + pid, () => process.kill(Number(pid), 0));
   can("priority of " + pid, () => require("node:os").setPriority(Number(pid), 10));
+  can("scheduling of " + pid, () => {
+    const idle = ["--idle", "--pid", "0", pid];
+    if (require("node:child_process").spawnSync("chrt", idle).status !== 0) throw new Error();
+  });
   can("limits of " + pid, () => {
     const limit = ["--pid", pid, "--nofile=4096:4096"];
     if (require("node:child_process").spawnSync("prlimit", limit).status !== 0) throw new Error();

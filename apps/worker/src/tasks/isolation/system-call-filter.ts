@@ -7,8 +7,21 @@ import { checked } from "./libc.ts";
 
 /** Of seccomp(2) and linux/audit.h, by architecture: its number, and those of the system calls. */
 const ARCHITECTURES: Readonly<Record<string, SystemCalls>> = {
-  x64: { audit: 0xc000003e, prlimit64: 302, setpriority: 141, ioprioSet: 251 },
-  arm64: { audit: 0xc00000b7, prlimit64: 261, setpriority: 140, ioprioSet: 30 },
+  x64: {
+    audit: 0xc000003e,
+    prlimit64: 302,
+    setpriority: 141,
+    ioprioSet: 251,
+    // sched_setparam, sched_setscheduler and sched_setattr.
+    setScheduling: [142, 144, 314],
+  },
+  arm64: {
+    audit: 0xc00000b7,
+    prlimit64: 261,
+    setpriority: 140,
+    ioprioSet: 30,
+    setScheduling: [118, 119, 274],
+  },
 };
 
 interface SystemCalls {
@@ -16,6 +29,7 @@ interface SystemCalls {
   readonly prlimit64: number;
   readonly setpriority: number;
   readonly ioprioSet: number;
+  readonly setScheduling: readonly number[];
 }
 
 const PR_SET_SECCOMP = 22;
@@ -63,7 +77,8 @@ export function refuseLimitsOfOthers(): void {
   checked("prctl(PR_SET_SECCOMP)", done);
 }
 
-function program({ audit, prlimit64, setpriority, ioprioSet }: SystemCalls): Instruction[] {
+function program(calls: SystemCalls): Instruction[] {
+  const { audit, prlimit64, setpriority, ioprioSet, setScheduling } = calls;
   return [
     [LOAD_WORD, 0, 0, AUDIT],
     [JUMP_IF_EQUAL, 1, 0, audit],
@@ -72,6 +87,7 @@ function program({ audit, prlimit64, setpriority, ioprioSet }: SystemCalls): Ins
     [JUMP_IF_AT_LEAST, 0, 1, X32_BIT],
     [RETURN, 0, 0, REFUSE],
     ...ofItself(prlimit64, [[0, 0]]),
+    ...setScheduling.flatMap((call) => ofItself(call, [[0, 0]])),
     ...ofItself(setpriority, [
       [0, PRIORITY_OF_PROCESS],
       [1, 0],
