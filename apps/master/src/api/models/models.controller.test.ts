@@ -118,6 +118,17 @@ describe("models", () => {
     expect((await send(server, "DELETE", "/api/v1/models/small-alias")).status).toBe(404);
   });
 
+  it("of one digest and other sources are served apart: the first sources may be dead", async () => {
+    const sha256 = "cd".repeat(32);
+    const from = (host: string) => ({ sources: [`https://${host}/w/apart.gguf`], sha256 });
+    await register({ id: "apart-dead", weights: from("dead.example") });
+    expect((await register({ id: "apart", weights: from("host") })).status).toBe(200);
+    const { deployments, models } = server.control.state;
+    const { spec } = deployments.get(models.get("apart")?.deployment ?? "") ?? {};
+    expect(spec?.weights?.sources).toEqual(from("host").sources);
+    for (const id of ["apart", "apart-dead"]) await send(server, "DELETE", `/api/v1/models/${id}`);
+  });
+
   it("under a taken id with other properties are a conflict", async () => {
     const reply = await register({ id: "FamilyA-1-2B", source: "builtin://tiny?seed=9" });
     expect(reply.status).toBe(409);

@@ -299,13 +299,13 @@ function slug(model: string): string {
 /** The same text for what serves in the same way, regardless of the order of members. */
 function canonical(served: Served, resources: ReplicaResources | undefined): string {
   const { weights, options } = served;
-  const file = weights && [weights.key, weights.sha256 ?? weights.sources.join(" ")];
+  const file = weights && [weights.key, weights.sha256, weights.sources];
   const upstream = served.engine === "openai" ? [sorted(served.upstream)] : [];
   const needs = resources ? [resources] : [];
   const split = served.engine === "llama" && served.split ? [sorted(served.split)] : [];
   const placed = served.engine === "llama" && served.placement ? [sorted(served.placement)] : [];
   const how = [...upstream, ...needs, ...split, ...placed];
-  const parts = [...(file ?? [null, null]), sorted(options), ...how];
+  const parts = [file, sorted(options), ...how];
   return JSON.stringify(parts);
 }
 
