@@ -9,6 +9,12 @@ const MAX_JSON_DEPTH = 64;
  * them would block the event loop.
  */
 const MAX_JSON_ITEMS = 65_536;
+/**
+ * Of one object, and of one array of anything but numbers: where each is wrong, a schema makes a fault of
+ * each before its own bound refuses them all.
+ */
+const MAX_OBJECT_FIELDS = 8_192;
+const MAX_ARRAY_ITEMS = 16_384;
 
 /**
  * The object in a request body. Throws `invalid_json` for anything else. Of duplicate fields in one
@@ -69,30 +75,67 @@ function invalid(why: string): AppError {
 
 const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 const QUOTE = 0x22;
+const OBJECT = 0x7b;
+const ARRAY = 0x5b;
+/** Of a number, as in 1e9. */
+const EXPONENT = 0x65;
 const BACKSLASH = 0x5c;
+
+/** An object or array that is being scanned. */
+interface OpenValue {
+  readonly isObject: boolean;
+  commas: number;
+  hasOnlyNumbers: boolean;
+}
 
 /**
  * Counts brackets and commas outside of strings before parsing. ASCII bytes never occur inside a
  * longer UTF-8 character.
  */
 function checkShape(body: Buffer): void {
-  let depth = 0;
+  const open: OpenValue[] = [];
   let items = 0;
   for (let i = 0; i < body.length; i++) {
-    const byte = body[i];
+    const byte = body[i] as number;
+    const inner = open.at(-1);
+    if (inner && isOfOther(byte)) inner.hasOnlyNumbers = false;
     if (byte === QUOTE) i = endOfString(body, i + 1);
-    else if (byte === 0x7b || byte === 0x5b) {
-      depth++;
+    else if (byte === OBJECT || byte === ARRAY) {
+      open.push({ isObject: byte === OBJECT, commas: 0, hasOnlyNumbers: true });
       items++;
-      if (depth > MAX_JSON_DEPTH) {
+      if (open.length > MAX_JSON_DEPTH) {
         throw invalid(`the body is nested deeper than ${MAX_JSON_DEPTH} levels`);
       }
-    } else if (byte === 0x7d || byte === 0x5d) depth--;
-    else if (byte === 0x2c) items++;
+    } else if (byte === 0x7d || byte === 0x5d) open.pop();
+    else if (byte === 0x2c) {
+      items++;
+      if (inner) countComma(inner);
+    }
     if (items > MAX_JSON_ITEMS) {
       throw invalid(`the body has more than ${MAX_JSON_ITEMS} fields and items in all`);
     }
   }
+}
+
+/** Whether the byte begins anything but a number: a string, an object, an array, true, false or null. */
+function isOfOther(byte: number): boolean {
+  return (
+    byte === QUOTE ||
+    byte === OBJECT ||
+    byte === ARRAY ||
+    (byte >= 0x61 && byte <= 0x7a && byte !== EXPONENT)
+  );
+}
+
+function countComma(value: OpenValue): void {
+  value.commas++;
+  if (value.isObject && value.commas >= MAX_OBJECT_FIELDS) {
+    throw invalid(`an object in the body has more than ${MAX_OBJECT_FIELDS} fields`);
+  }
+  if (value.isObject || value.hasOnlyNumbers || value.commas < MAX_ARRAY_ITEMS) return;
+  throw invalid(
+    `an array in the body has more than ${MAX_ARRAY_ITEMS} items, which only arrays of numbers may have`,
+  );
 }
 
 /** Bytes of a string that are scanned one by one; beyond that a native search is faster. */

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { validate } from "../validation.ts";
 import { chatCompletionRequest, checkBiases, refuseUnsupported, usageSchema } from "./chat.ts";
 import { errorResponse } from "./errors.ts";
+import { checkTokenIds, MAX_TOKEN } from "./inference/token-lists.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 
 /** Prompts of one request, and its choices over all of them. */
@@ -10,7 +11,6 @@ const MAX_PROMPTS = 128;
 const MAX_CHOICES = 128;
 const MAX_LOGPROBS = 5;
 const MAX_BEST_OF = 20;
-const MAX_TOKEN = 2 ** 31 - 1;
 
 const text = z.string().min(1, "expected some text");
 const tokens = z.array(z.int().min(0).max(MAX_TOKEN)).min(1, "expected at least one token");
@@ -164,8 +164,11 @@ export const DEFAULT_MAX_TOKENS = 16;
 
 /** Checked before the union, whose fault would be that of another form. */
 function checkPrompts(prompt: unknown): void {
-  if (!Array.isArray(prompt) || typeof prompt[0] === "number") return;
-  if (prompt.length <= MAX_PROMPTS) return;
+  if (!Array.isArray(prompt)) return;
+  if (typeof prompt[0] === "number" || prompt.length <= MAX_PROMPTS) {
+    checkTokenIds("prompt", prompt);
+    return;
+  }
   throw invalid("prompt", `at most ${MAX_PROMPTS} prompts are allowed, got ${prompt.length}`);
 }
 

@@ -1,13 +1,13 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 import { validate } from "../validation.ts";
+import { checkTokenIds, MAX_TOKEN } from "./inference/token-lists.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
 
 /** Inputs of one request, as OpenAI has it. */
 const MAX_EMBEDDING_INPUTS = 2048;
 /** Above any model's size of vectors. */
 const MAX_DIMENSIONS = 65_536;
-const MAX_TOKEN = 2 ** 31 - 1;
 
 const text = z.string().min(1, "expected some text");
 const tokens = z.array(z.int().min(0).max(MAX_TOKEN)).min(1, "expected at least one token");
@@ -67,8 +67,10 @@ export function parseEmbeddingRequest(body: unknown): EmbeddingRequest {
 /** Checked before the union, whose fault would be that of another form. */
 function checkForm(input: unknown): void {
   if (!Array.isArray(input)) return;
-  if (typeof input[0] === "number") return void validate(z.object({ input: tokens }), { input });
-  if (input.length <= MAX_EMBEDDING_INPUTS) return;
+  if (typeof input[0] === "number" || input.length <= MAX_EMBEDDING_INPUTS) {
+    checkTokenIds("input", input);
+    return;
+  }
   const message = `Invalid value for 'input': at most ${MAX_EMBEDDING_INPUTS} inputs are allowed, got ${input.length}.`;
   throw new AppError("invalid_value", message, { param: "input" });
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { isImageReference } from "../image-reference.ts";
 import { MAX_SECRET_VARIABLES, SECRET_NAME } from "./access/secrets.ts";
+import { boundedRecord, fieldNamesOf } from "./parameters.ts";
 import { jobConditions, jobInputs } from "./pipelines/job-inputs.ts";
 
 /** The body of POST /jobs. Unknown fields are refused. */
@@ -49,26 +50,6 @@ const MAX_VARIABLES = 1_024;
 const MAX_CONFIG_FIELDS = 1_024;
 const MAX_CONFIG_ITEMS = 16_384;
 
-/** A map whose number of entries is checked before any of them. */
-function boundedRecord<Key extends z.ZodType<string>, Value extends z.ZodType>(
-  key: Key,
-  value: Value,
-  max: number,
-) {
-  const map = z.record(key, value);
-  const counted = (given: z.input<typeof map>, context: z.RefinementCtx) => {
-    if (entriesOf(given).length > max) context.addIssue(`expected at most ${max} entries`);
-    return given;
-  };
-  return z.preprocess(counted, map);
-}
-
-function entriesOf(given: unknown): readonly string[] {
-  return typeof given === "object" && given !== null && !Array.isArray(given)
-    ? Object.keys(given)
-    : [];
-}
-
 /** Whether the value is JSON, with each map and list in it within its bound. */
 function isBoundedJson(value: unknown): boolean {
   if (typeof value === "number") return Number.isFinite(value);
@@ -76,7 +57,9 @@ function isBoundedJson(value: unknown): boolean {
     return value === null || typeof value === "string" || typeof value === "boolean";
   }
   if (Array.isArray(value)) return value.length <= MAX_CONFIG_ITEMS && value.every(isBoundedJson);
-  return entriesOf(value).length <= MAX_CONFIG_FIELDS && Object.values(value).every(isBoundedJson);
+  return (
+    fieldNamesOf(value).length <= MAX_CONFIG_FIELDS && Object.values(value).every(isBoundedJson)
+  );
 }
 
 const boundedJson = z.custom<z.core.util.JSONType>(

@@ -5,11 +5,12 @@ import { UPSTREAM_DIALECTS } from "../models/upstream-spec.ts";
 import { errorResponse } from "./errors.ts";
 import { WEIGHT_SOURCES } from "./meanings/models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
-import { listSchema, stateQuery } from "./parameters.ts";
+import { boundedArray, listSchema, stateQuery } from "./parameters.ts";
 
 const count = z.int().min(1);
 /** The most devices that llama.cpp divides a model over. */
 const MAX_GPUS = 16;
+const CAPABILITIES = ["chat", "completions", "embeddings", "reasoning"] as const;
 const SCHEMES = new RegExp(`^(${Object.keys(WEIGHT_SOURCES).join("|")})://\\S+$`);
 
 const configuredName = z
@@ -111,9 +112,7 @@ export const registerModelRequest = z
     availability: z.string().max(100).default("Private"),
     intended_use: z.string().max(1000).default(""),
     owned_by: z.string().min(1).max(100).default("organization"),
-    capabilities: z
-      .array(z.enum(["chat", "completions", "embeddings", "reasoning"]))
-      .default(["chat"]),
+    capabilities: boundedArray(z.enum(CAPABILITIES), CAPABILITIES.length).default(["chat"]),
     backing: z.string().min(1).max(500).optional(),
     stand_in: z.boolean().default(false),
     visibility: visibilitySchema

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { PROJECT_NAME } from "../roles.ts";
 
-/** Query parameters and list formats that several operations share. */
+/** Parameters, maps, lists and list formats that several operations share. */
 
 /** The name of a project. */
 export const projectName = z
@@ -78,4 +78,36 @@ export interface Page<Item> {
   readonly data: readonly Item[];
   readonly has_more: boolean;
   readonly next_cursor: string | null;
+}
+
+/** A map whose length is checked before any entry: a schema makes a fault of each wrong one. */
+export function boundedRecord<Key extends z.ZodType<string>, Value extends z.ZodType>(
+  key: Key,
+  value: Value,
+  max: number,
+) {
+  const map = z.record(key, value);
+  const counted = (given: z.input<typeof map>, context: z.RefinementCtx) => {
+    if (fieldNamesOf(given).length > max) context.addIssue(`expected at most ${max} entries`);
+    return given;
+  };
+  return z.preprocess(counted, map);
+}
+
+/** The same of a list. */
+export function boundedArray<Item extends z.ZodType>(item: Item, max: number) {
+  const list = z.array(item).max(max);
+  const counted = (given: z.input<typeof list>, context: z.RefinementCtx) => {
+    if (Array.isArray(given) && given.length > max)
+      context.addIssue(`expected at most ${max} items`);
+    return given;
+  };
+  return z.preprocess(counted, list);
+}
+
+/** The names of an object's fields; none of what is no object. */
+export function fieldNamesOf(given: unknown): readonly string[] {
+  return typeof given === "object" && given !== null && !Array.isArray(given)
+    ? Object.keys(given)
+    : [];
 }

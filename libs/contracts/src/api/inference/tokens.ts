@@ -4,12 +4,12 @@ import { invalid } from "../../chat-constraints.ts";
 import { validate } from "../../validation.ts";
 import { chatCompletionRequest, parseChatCompletionRequest } from "../chat.ts";
 import { type ApiOperation, type DataOf, json } from "../operation.ts";
+import { checkTokenIds, MAX_TOKEN } from "./token-lists.ts";
 
 /** UTF-8 of a text, or of all that a chat says: a second of one thread's time. */
 const MAX_TEXT_BYTES = 512 * 1024;
 /** As many as a body may have items. */
 const MAX_TOKENS = 65_536;
-const MAX_TOKEN = 2 ** 31 - 1;
 
 const { model, messages, tools } = chatCompletionRequest.shape;
 const chat = { messages, tools };
@@ -60,6 +60,8 @@ export function parseTokenizeRequest(body: unknown): TokenizeRequest {
 }
 
 export function parseDetokenizeRequest(body: unknown): DetokenizeRequest {
+  const tokens: unknown = Object(body).tokens;
+  if (Array.isArray(tokens)) checkTokenIds("tokens", tokens);
   return validate(detokenizeRequest, body);
 }
 
