@@ -1,3 +1,6 @@
+/** Entries are copied into pieces of this size: one that is kept keeps no more than its piece. */
+const PIECE_BYTES = 64 * 1024;
+
 /** The last entries of a log, so that readers at its end need no disk. */
 export class RecentEntries {
   readonly #maxBytes: number;
@@ -11,9 +14,11 @@ export class RecentEntries {
   }
 
   add(entries: readonly Uint8Array[]): void {
-    for (const entry of entries) {
-      this.#entries.push(entry);
-      this.#bytes += entry.byteLength;
+    for (let at = 0; at < entries.length; ) {
+      const copies = copyPiece(entries, at);
+      at += copies.length;
+      for (const copy of copies) this.#bytes += copy.byteLength;
+      this.#entries.push(...copies);
     }
     if (this.#bytes <= this.#maxBytes) return;
     let dropped = 0;
@@ -38,4 +43,25 @@ export class RecentEntries {
     }
     return this.#entries.slice(start, end);
   }
+}
+
+/**
+ * Copies of the entries from that one on which fill a piece, one at least. The writer's own are small
+ * parts of buffers with much else, which they would keep in memory.
+ */
+function copyPiece(entries: readonly Uint8Array[], from: number): Uint8Array[] {
+  let bytes = (entries[from] as Uint8Array).byteLength;
+  let end = from + 1;
+  for (; end < entries.length; end++) {
+    const length = (entries[end] as Uint8Array).byteLength;
+    if (bytes + length > PIECE_BYTES) break;
+    bytes += length;
+  }
+  const piece = Buffer.allocUnsafeSlow(bytes);
+  let at = 0;
+  return entries.slice(from, end).map((entry) => {
+    piece.set(entry, at);
+    at += entry.byteLength;
+    return piece.subarray(at - entry.byteLength, at);
+  });
 }
