@@ -73,6 +73,10 @@ export class Checker {
     this.#running.delete(task);
   }
 
+  get runningTasks(): Iterable<RunningTask> {
+    return this.#running;
+  }
+
   get running(): number {
     return this.#running.size;
   }

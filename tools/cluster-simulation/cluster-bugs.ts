@@ -24,7 +24,7 @@ interface PlantedBug {
 }
 
 /** The bugs of Raft's core that show in a cluster without changes of its members. */
-const RAFT_BUGS = ["skipFsync", "ackBeforeFsync"] as const satisfies SeededBug[];
+const RAFT_BUGS = ["skipFsync", "ackBeforeFsync", "skipNoOp"] as const satisfies SeededBug[];
 
 const BUGS = {
   /** A worker takes its lease to be ten times as long, and its guard too. */
@@ -39,7 +39,7 @@ const BUGS = {
     ),
   ),
   /** A lease runs from the answer to its request. */
-  leaseFromAnswer: bug(["slowNetwork", "workerPause", "cutWorker"], () =>
+  leaseFromAnswer: bug(["failingLink", "cutWorker"], () =>
     replaced(
       Lease.prototype,
       "renew",

@@ -16,6 +16,7 @@ export const CLUSTER_FAULTS = [
   "cutWorkerFromOneMaster",
   "cutMaster",
   "cutOneWay",
+  "failingLink",
   "slowNetwork",
   "lossyNetwork",
   "clockJump",
@@ -31,6 +32,8 @@ const MAX_FAULT_US = 25_000_000;
 /** The mean time between two faults. */
 const MIN_GAP_US = 2_000_000;
 const MAX_GAP_US = 10_000_000;
+/** The additional delay of messages on a link that is about to fail. */
+const MAX_LATE_US = 3_000_000;
 /** Changes of a clock: longer than a lease, and than a whole run. */
 const JUMPS_MS = [-3_600_000, -20_000, 20_000, 3_600_000];
 
@@ -156,6 +159,7 @@ export class ClusterFaults {
       this.#world.network.cut(worker.machine.name, master.name, forUs),
     cutMaster: ({ master, forUs }) => this.#cutMaster(master, forUs),
     cutOneWay: ({ master, worker, forUs }) => this.#cutOneWay(master, worker, forUs),
+    failingLink: ({ worker }) => this.#failLink(worker),
     slowNetwork: ({ later }) => {
       this.#world.network.maxDelayUs = SLOW.networkUs;
       later(() => {
@@ -225,6 +229,22 @@ export class ClusterFaults {
     network.cutOneWay(master.name, other.name, forUs);
     this.#raft.setCut(master.member.id, other.member.id, true);
     queue.after(forUs, () => this.#raft.setCut(master.member.id, other.member.id, false));
+  }
+
+  /** Delays the messages between a worker and all masters in one direction, then cuts the link. */
+  #failLink({ machine }: WorkerInSimulation): void {
+    const { network, queue } = this.#world;
+    const byUs = this.#dice.between(0, MAX_LATE_US);
+    const cutUs = this.#dice.between(0, MAX_FAULT_US);
+    const isToWorker = this.#dice.chance(0.5);
+    for (const { name } of this.#masters) {
+      const [from, to] = isToWorker ? [name, machine.name] : [machine.name, name];
+      network.slowDown(from, to, byUs);
+      queue.after(2 * byUs, () => {
+        network.slowDown(from, to, 0);
+        if (!this.#isEnded) network.cut(from, to, cutUs);
+      });
+    }
   }
 
   /** Only masters send each other messages that may be lost: connections repeat theirs. */

@@ -15,6 +15,12 @@ export interface Listener {
   onConnection(connection: SimulatedConnection): void;
 }
 
+/** One direction between two machines. */
+interface Link {
+  readonly from: string;
+  readonly to: string;
+}
+
 /** One end of a connection. */
 interface End {
   readonly process: SimulatedProcess;
@@ -49,10 +55,12 @@ export class SimulatedConnection {
   send(to: "client" | "server", deliver: () => void): void {
     const end = this[to];
     const { queue } = this.#network;
-    end.newestUs = Math.max(end.newestUs + 1, queue.nowUs + this.#network.delayUs());
+    const delayUs = this.#network.delayUs() + this.#network.slownessUs(this.#linkTo(end));
+    end.newestUs = Math.max(end.newestUs + 1, queue.nowUs + delayUs);
     end.process.after(end.newestUs - queue.nowUs, () => {
       if (this.isBroken) return;
-      if (this.#isCutTo(end)) end.held.push(deliver);
+      // Messages that a cut has held back are delivered first, also after it has ended.
+      if (this.#isCutTo(end) || end.held.length > 0) end.held.push(deliver);
       else deliver();
     });
   }
@@ -63,18 +71,25 @@ export class SimulatedConnection {
   }
 
   #isCutTo(end: End): boolean {
-    const other = end === this.client ? this.server : this.client;
-    return this.#network.isCut(other.process.machine, end.process.machine);
+    const { from, to } = this.#linkTo(end);
+    return this.#network.isCut(from, to);
   }
 
-  /** Delivers what a cut held back. */
+  #linkTo(end: End): Link {
+    const other = end === this.client ? this.server : this.client;
+    return { from: other.process.machine, to: end.process.machine };
+  }
+
+  /** Delivers the messages that a cut has held back, in order. */
   flush(): void {
     for (const end of [this.client, this.server]) {
-      if (this.#isCutTo(end)) continue;
-      const { held } = end;
-      end.held = [];
-      for (const deliver of held)
-        end.process.after(this.#network.delayUs(), () => !this.isBroken && deliver());
+      if (end.held.length === 0 || this.#isCutTo(end)) continue;
+      end.process.after(this.#network.delayUs(), () => {
+        if (this.#isCutTo(end)) return;
+        const { held } = end;
+        end.held = [];
+        for (const deliver of held) if (!this.isBroken) deliver();
+      });
     }
   }
 
@@ -104,6 +119,8 @@ export class Network {
   readonly #listeners = new Map<string, Listener>();
   readonly #connections = new Set<SimulatedConnection>();
   readonly #cuts = new Map<string, number>();
+  /** The additional delay of each slow link. */
+  readonly #slow = new Map<string, number>();
   #nextPort = 20_000;
 
   constructor(queue: EventQueue, dice: Dice) {
@@ -163,6 +180,15 @@ export class Network {
     this.cutOneWay(b, a, forUs);
   }
 
+  /** Sets the additional delay of one direction. */
+  slowDown(from: string, to: string, byUs: number): void {
+    this.#slow.set(linkOf(from, to), byUs);
+  }
+
+  slownessUs({ from, to }: Link): number {
+    return this.#slow.get(linkOf(from, to)) ?? 0;
+  }
+
   cutOneWay(from: string, to: string, forUs: number): void {
     const link = linkOf(from, to);
     this.#cuts.set(link, (this.#cuts.get(link) ?? 0) + 1);
@@ -172,6 +198,7 @@ export class Network {
 
   mendAll(): void {
     this.#cuts.clear();
+    this.#slow.clear();
     for (const connection of [...this.#connections]) connection.flush();
   }
 

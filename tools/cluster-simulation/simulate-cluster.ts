@@ -15,6 +15,7 @@ import { JobClients } from "./clients.ts";
 import { type ClusterBug, plantBug, raftBug } from "./cluster-bugs.ts";
 import { CALM, type ClusterFault, ClusterFaults } from "./cluster-faults.ts";
 import { LeaseOracle } from "./lease-oracle.ts";
+import { checkLogs } from "./log-check.ts";
 import { MASTER_PORT, SimulatedMaster } from "./master.ts";
 import { Network } from "./network.ts";
 import { type MachineClock, realTimeout } from "./simulated-process.ts";
@@ -48,8 +49,12 @@ export interface ClusterResult {
   readonly fingerprint: string;
 }
 
+/** Seconds without faults within which the first leader must be elected. */
+const ELECTION_SECONDS = 30;
 /** Seconds after the faults in which every accepted job must end, those that waited for others too. */
 const HEAL_SECONDS = 900;
+/** Seconds within which the logs of all jobs must be read. */
+const READ_SECONDS = 120;
 /** After this time without a start or an end of a task nothing is expected any more. */
 const STILL_SECONDS = 90;
 /** Short, so that leases end within a run; a silent node counts as lost before. */
@@ -58,6 +63,8 @@ const LEASES = [
   { leaseMs: 6_000, nodeLostMs: 2_400 },
   { leaseMs: 15_000, nodeLostMs: 3_000 },
 ];
+/** Rates of wall clocks: far from real ones, so that code that measures time with them fails soon. */
+const DRIFTS = [0.5, 1, 8];
 /** Between two looks at jobs that wait, and for versions that every master supports. */
 const POLL_US = 5_000_000;
 const SETTLE_US = 200_000;
@@ -122,6 +129,7 @@ class ClusterSimulation {
     this.#members = this.#newMembers(dice, new StateChecker(checker, accepted));
     const clock = (): MachineClock => ({
       rate: dice.pick([0.98, 1, 1, 1.02]),
+      drift: dice.pick(this.#isMixed ? [1] : DRIFTS),
       offsetMs: dice.pick([0, 0, -2_000, 5_000]),
       bootedUs: 0,
     });
@@ -152,7 +160,6 @@ class ClusterSimulation {
       workers: this.#workers,
       raft: this.#members.network,
       chosen: run.faults,
-      // Cluster versions before FENCES_BY_LEADER fence by the leader's clock.
       excluded: [...(run.without ?? []), ...(this.#isMixed ? (["clockJump"] as const) : [])],
     });
   }
@@ -182,21 +189,8 @@ class ClusterSimulation {
     });
     const hasEnded = () => this.#violation !== undefined;
     try {
-      for (const { member } of this.#masters) member.start();
-      await queue.run(() => hasEnded() || this.#leader() !== undefined);
-      this.#look();
-      if (this.#isMixed) this.#upgradeLater(seconds);
-      for (const worker of this.#workers) worker.start();
-      this.#clients.start();
-      this.#faults.start();
-      this.#faultsUs = queue.nowUs;
-      const endUs = queue.nowUs + seconds * 1_000_000;
-      await queue.run(() => hasEnded() || queue.nowUs >= endUs);
-      this.#clients.stop();
-      this.#faults.endAll();
-      this.#isEnded = true;
-      const healUs = queue.nowUs + HEAL_SECONDS * 1_000_000;
-      await queue.run(() => hasEnded() || this.#hasSettled() || queue.nowUs >= healUs);
+      await this.#elect(hasEnded);
+      if (!hasEnded()) await this.#live(seconds, hasEnded);
       if (!hasEnded()) this.#checkEnd();
       if (!hasEnded()) await this.#checkLogs(hasEnded);
     } catch (error) {
@@ -220,6 +214,39 @@ class ClusterSimulation {
       faults: this.#faults.counts,
       fingerprint: this.#hash.copy().digest("hex"),
     };
+  }
+
+  /** Waits for the first leader with a bound, as events never end without one. */
+  async #elect(hasEnded: () => boolean): Promise<void> {
+    const { queue, checker } = this.#world;
+    for (const { member } of this.#masters) member.start();
+    const lateUs = ELECTION_SECONDS * 1_000_000;
+    await queue.run(() => hasEnded() || this.#leader() !== undefined || queue.nowUs >= lateUs);
+    if (hasEnded()) return;
+    checker.demand(
+      this.#leader() !== undefined,
+      "a leader leads",
+      () => `none in ${ELECTION_SECONDS} s without faults`,
+    );
+  }
+
+  /** Runs with faults for some seconds, then without until all jobs have ended. */
+  async #live(seconds: number, hasEnded: () => boolean): Promise<void> {
+    const { queue } = this.#world;
+    this.#look();
+    if (this.#isMixed) this.#upgradeLater(seconds);
+    for (const worker of this.#workers) worker.start();
+    this.#clients.start();
+    this.#faults.start();
+    this.#faultsUs = queue.nowUs;
+    const endUs = queue.nowUs + seconds * 1_000_000;
+    await queue.run(() => hasEnded() || queue.nowUs >= endUs);
+    this.#clients.stop();
+    this.#faults.endAll();
+    for (const { machine } of this.#workers) machine.endSoon();
+    this.#isEnded = true;
+    const healUs = queue.nowUs + HEAL_SECONDS * 1_000_000;
+    await queue.run(() => hasEnded() || this.#hasSettled() || queue.nowUs >= healUs);
   }
 
   /** What only the simulation does in place of the rest of a master, and what it asks of the leader. */
@@ -321,31 +348,20 @@ class ClusterSimulation {
   async #checkLogs(hasEnded: () => boolean): Promise<void> {
     const { queue, checker } = this.#world;
     const master = this.#masters.find(({ plane }) => plane);
-    const state = master?.plane?.state;
-    if (!master || !state) return;
+    if (!master?.process) return;
     let isDone = false;
-    const check = async () => {
-      for (const id of this.#clients.accepted) {
-        const job = state.jobs.get(id);
-        const logs = await master.logsOf(id);
-        for (const [key, text] of logs) {
-          const isLast = key.startsWith(`${id}/${job?.attempt}/`);
-          checker.checkLog(key, text, isLast && job?.state === "succeeded");
-        }
-        const tasks = [...checker.tasks.values()].filter(
-          ({ id: task }) => task.jobId === id && task.attempt === job?.attempt,
-        );
-        if (job?.state !== "succeeded") continue;
-        for (const { key } of tasks) checker.checkLog(key, logs.get(key) ?? "", true);
-      }
-      isDone = true;
-    };
     master.process
-      ?.run(check)
-      .catch((error: Error) =>
-        checker.demand(false, "logs can be read", () => error.stack ?? error.message),
+      .run(() => checkLogs(checker, master, this.#clients.accepted))
+      .then(
+        () => {
+          isDone = true;
+        },
+        (error: Error) =>
+          checker.demand(false, "logs can be read", () => error.stack ?? error.message),
       );
-    await queue.run(() => isDone || hasEnded());
+    const lateUs = queue.nowUs + READ_SECONDS * 1_000_000;
+    await queue.run(() => isDone || hasEnded() || queue.nowUs >= lateUs);
+    checker.demand(isDone, "logs can be read", () => `not in ${READ_SECONDS} s`);
   }
 
   #newMembers(dice: Dice, states: StateChecker): MemberWorld {

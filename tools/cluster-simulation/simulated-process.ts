@@ -14,9 +14,11 @@ export function here(): SimulatedProcess | undefined {
   return current.getStore();
 }
 
-/** A machine's clock: how fast it is, and how wrong its time of day, which may be set. */
+/** A machine's monotonic clock, and its wall clock, which drifts and may be set. */
 export interface MachineClock {
   readonly rate: number;
+  /** The rate of the wall clock relative to the monotonic one; no code may measure time with it. */
+  readonly drift: number;
   offsetMs: number;
   /** When the machine started, in microseconds of true time. */
   bootedUs: number;
@@ -83,8 +85,8 @@ export class SimulatedProcess {
   }
 
   wallMs(): number {
-    const { rate, offsetMs } = this.clock;
-    return EPOCH_MS + offsetMs + (this.queue.nowUs / 1000) * rate;
+    const { rate, drift, offsetMs } = this.clock;
+    return EPOCH_MS + offsetMs + (this.queue.nowUs / 1000) * rate * drift;
   }
 
   /** Throws where the machine's disk has no room. */

@@ -1,5 +1,5 @@
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
-import type { JobRecord, TaskRecord } from "@heddle/control/jobs/records/records";
+import { type JobRecord, type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import type { ReplicatedControl } from "@heddle/control/replicated-control";
 import type { Checker } from "./checker.ts";
 
@@ -30,6 +30,7 @@ export class StateChecker {
     this.#checkEvents(control);
     if (control.index <= this.#index) return;
     this.#index = control.index;
+    this.#checkEnded(control);
     this.#checkJobs(control);
     this.#checkAccounts(control);
   }
@@ -50,6 +51,19 @@ export class StateChecker {
         position === 0 || this.#events.has(position - 1),
         "no position of an event is missing",
         () => `${position} follows nothing`,
+      );
+    }
+  }
+
+  /** Fails where a node was fenced before its lease had ended. */
+  #checkEnded({ state }: ReplicatedControl): void {
+    for (const { key, id } of this.#checker.runningTasks) {
+      const task = state.tasks.get(taskKey(id.jobId, id.attempt, id.rank));
+      const isSame = (task?.incarnation ?? 0) === id.incarnation;
+      this.#checker.demand(
+        task?.phase !== "exited" || !isSame,
+        "no task runs when it counts as ended",
+        () => key,
       );
     }
   }

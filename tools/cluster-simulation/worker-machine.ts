@@ -11,8 +11,8 @@ import {
 } from "./simulated-process.ts";
 import type { ClusterWorld } from "./world.ts";
 
-/** Between two lines of a task's output, at most. */
-const MAX_LINE_US = 400_000;
+/** The longest time between two lines of a task; most tasks print few, as each line costs events. */
+const MAX_LINE_US = [400_000, 2_000_000, 2_000_000];
 const MAX_LINE_BYTES = 10_000;
 
 /** A machine of a worker: its clock, its disk and the programs of tasks. */
@@ -28,6 +28,7 @@ export class WorkerMachine implements TaskMachine {
   /** Of the machine's clock: when the guard kills all tasks; undefined while nothing is guarded. */
   #guardedUntilMs: number | undefined;
   #guards = 0;
+  #isEnding = false;
   /** Called at the end of a task, with its key. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
@@ -53,6 +54,11 @@ export class WorkerMachine implements TaskMachine {
     return monotonicMs(this.#world.queue, this.clock);
   }
 
+  /** Makes every program end with its next line: without faults longer runs find nothing. */
+  endSoon(): void {
+    this.#isEnding = true;
+  }
+
   /** The machine loses power and starts again: all of its programs are gone. */
   reboot(): void {
     this.guard(undefined);
@@ -72,6 +78,7 @@ export class WorkerMachine implements TaskMachine {
     this.#checker.taskStarts(running);
     this.#world.leases.started(this.name, task.key);
     const endUs = this.#world.queue.nowUs + runUs;
+    const maxLineUs = this.#dice.pick(MAX_LINE_US);
     let line = 0;
     const step = () => {
       if (running.end) return;
@@ -80,8 +87,9 @@ export class WorkerMachine implements TaskMachine {
         running.output.push(text);
         appendFileSync(stdout, text);
       }
-      if (this.#world.queue.nowUs >= endUs) return this.#end(running, this.#exit());
-      this.#world.queue.after(this.#dice.between(1_000, MAX_LINE_US), step);
+      const isLast = this.#isEnding || this.#world.queue.nowUs >= endUs;
+      if (isLast) return this.#end(running, this.#exit());
+      this.#world.queue.after(this.#dice.between(1_000, maxLineUs), step);
     };
     step();
   }
