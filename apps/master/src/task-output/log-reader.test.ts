@@ -52,7 +52,8 @@ function readerOf(store: LogStore, known = state): LogReader {
     sources: () => [],
     log: silent,
   });
-  return new LogReader({ store, repair, state: () => known, isAttached: () => known !== state });
+  const isAttached = () => known !== state;
+  return new LogReader({ store, repair, state: () => known, logTimeMs: () => LOG_MS, isAttached });
 }
 
 /** All that is available for the query now, and the cursor after it, as text. */
@@ -186,6 +187,9 @@ test("query: tail counts lines; since and until use their first byte's time", as
   expect(await lines({ streams: ["stderr"] })).toEqual([]);
 });
 
+/** Differs from the wall clock, which may be wrong. */
+const LOG_MS = 7_200_000;
+
 /** State with the job ended at that time, on an attached node. */
 function stateOfEnded(endedAtMs: number): JobsState {
   const job = { id: "job_A", state: "succeeded", attempt: 1, tasks: 1, endedAtMs };
@@ -196,7 +200,7 @@ function stateOfEnded(endedAtMs: number): JobsState {
 }
 
 test("ended job: what its worker still ships is part of its log", async () => {
-  const known = stateOfEnded(Date.now());
+  const known = stateOfEnded(LOG_MS);
   const store = openStore("a");
   const query: Partial<LogQuery> = { streams: ["stdout"] };
   await put(store, 0, "one\n", 1);
@@ -216,7 +220,7 @@ test("ended job: what its worker still ships is part of its log", async () => {
 });
 
 test("ended job: no reader waits for logs missing an hour after its end", async () => {
-  const known = stateOfEnded(Date.now() - 3_600_000);
+  const known = stateOfEnded(LOG_MS - 3_600_000);
   const store = openStore("a");
   await put(store, 0, "one\n", 1);
   const watched = vi.spyOn(store, "onGrown");

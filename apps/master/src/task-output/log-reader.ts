@@ -56,6 +56,8 @@ export interface LogReaderOptions {
   readonly repair: LogRepair;
   /** The present replicated state. */
   state(): JobsState;
+  /** The time of the Raft log, as in a job's `endedAtMs`; this master's wall clock may be wrong. */
+  logTimeMs(): number;
   /** Whether the node ships its logs to this master now. */
   isAttached(nodeId: string): boolean;
 }
@@ -163,7 +165,7 @@ class Reading {
     const { jobId } = this.#query;
     const job = this.#options.state().jobs.get(jobId);
     if (!job || !isTerminal(job.state)) return;
-    if (Date.now() - (job.endedAtMs ?? 0) > ARRIVED_AFTER_MS) return;
+    if (this.#options.logTimeMs() - (job.endedAtMs ?? 0) > ARRIVED_AFTER_MS) return;
     const startedMs = performance.now();
     let grownMs = startedMs;
     const unsubscribe = store.onGrown((name) => {

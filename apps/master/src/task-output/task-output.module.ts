@@ -99,6 +99,7 @@ function openReader(
     store,
     repair,
     state: () => control.state,
+    logTimeMs: () => control.logTimeMs ?? Date.now(),
     isAttached: (nodeId) =>
       directory.nodes().some(({ id, state }) => id === nodeId && state === "ready"),
   });

@@ -3,10 +3,10 @@ import { RecentEntries } from "./recent-entries.ts";
 
 const MAX_BYTES = 256 * 1024;
 const ENTRY_BYTES = 500;
-/** As of a pool of buffers, most of which others use. */
+/** The size of a pooled buffer, most of which holds other data. */
 const POOL_BYTES = 64 * 1024;
 
-/** The bytes that entries keep in memory, with all of the buffers that they are parts of. */
+/** The bytes of all buffers that the entries are views of. */
 function heldBytes(entries: readonly Uint8Array[] = []): number {
   const buffers = new Set(entries.map(({ buffer }) => buffer));
   return [...buffers].reduce((sum, { byteLength }) => sum + byteLength, 0);

@@ -1,4 +1,4 @@
-/** Entries are copied into pieces of this size: one that is kept keeps no more than its piece. */
+/** The size of the buffers that entries are copied into; a retained entry retains one of them. */
 const PIECE_BYTES = 64 * 1024;
 
 /** The last entries of a log, so that readers at its end need no disk. */
@@ -46,8 +46,8 @@ export class RecentEntries {
 }
 
 /**
- * Copies of the entries from that one on which fill a piece, one at least. The writer's own are small
- * parts of buffers with much else, which they would keep in memory.
+ * Copies as many entries as fit into one buffer, at least one. The caller's entries are views of pooled
+ * buffers, which would stay in memory with them.
  */
 function copyPiece(entries: readonly Uint8Array[], from: number): Uint8Array[] {
   let bytes = (entries[from] as Uint8Array).byteLength;
