@@ -1,9 +1,16 @@
 import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeDirectory, NodeView } from "../src/nodes/node-directory.ts";
 
+/** Of a master that knows of no divided model. */
+export const NO_DIVISIONS: NodeDirectory["divisions"] = {
+  of: () => ({}),
+  all: new Map(),
+  fresh: async () => {},
+};
+
 /** A directory of the nodes that a test sets; it pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {
-  readonly divisionFailures = new Map<string, string>();
+  readonly divisions = NO_DIVISIONS;
   views: NodeView[] = [];
   readonly workersLost = 0;
   /** By node; the others report all the time. */

@@ -27,10 +27,12 @@ export const CALLERS: Readonly<Record<string, Callers>> = {
   "/heddle.v1.EventEntries/Read": ["master"],
   "/heddle.v1.EventEntries/ReadHashes": ["master"],
   "/heddle.v1.RunningResponses/Follow": ["master"],
+  "/heddle.v1.Divisions/Read": ["master"],
   "/heddle.v1.WorkerModels/Load": ["master"],
   "/heddle.v1.WorkerModels/Unload": ["master"],
   "/heddle.v1.WorkerModels/Pull": ["master"],
   "/heddle.v1.WorkerModels/PlanStages": ["master"],
+  "/heddle.v1.WorkerModels/SizeModel": ["master"],
   // The service checks that the worker drives the stage.
   "/heddle.v1.WorkerStages/Join": ["worker"],
   // The caller knows the digest of the model's index from its master.

@@ -29,6 +29,14 @@ import type {
   ContentStored__Output,
 } from "@heddle/contracts/generated/heddle/v1/ContentStored";
 import type {
+  DivisionNotes,
+  DivisionNotes__Output,
+} from "@heddle/contracts/generated/heddle/v1/DivisionNotes";
+import type {
+  DivisionsRequest,
+  DivisionsRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/DivisionsRequest";
+import type {
   EventBytes,
   EventBytes__Output,
 } from "@heddle/contracts/generated/heddle/v1/EventBytes";
@@ -84,6 +92,7 @@ import type {
   MissingRequest,
   MissingRequest__Output,
 } from "@heddle/contracts/generated/heddle/v1/MissingRequest";
+import type { ModelSize, ModelSize__Output } from "@heddle/contracts/generated/heddle/v1/ModelSize";
 import type {
   NodeReport,
   NodeReport__Output,
@@ -124,6 +133,10 @@ import type {
   ResponseToFollow,
   ResponseToFollow__Output,
 } from "@heddle/contracts/generated/heddle/v1/ResponseToFollow";
+import type {
+  SizeModelRequest,
+  SizeModelRequest__Output,
+} from "@heddle/contracts/generated/heddle/v1/SizeModelRequest";
 import type {
   StageBytes,
   StageBytes__Output,
@@ -183,6 +196,7 @@ export const enrollmentService = service("heddle.v1.Enrollment");
 export const documentContentsService = service("heddle.v1.DocumentContents");
 export const eventEntriesService = service("heddle.v1.EventEntries");
 export const runningResponsesService = service("heddle.v1.RunningResponses");
+export const divisionsService = service("heddle.v1.Divisions");
 export const healthService = service("grpc.health.v1.Health");
 
 export const attachMethod = method<
@@ -207,6 +221,12 @@ export const pullMethod = method<
   PullProgress,
   PullProgress__Output
 >(workerModelsService, "Pull");
+export const sizeModelMethod = method<
+  SizeModelRequest,
+  SizeModelRequest__Output,
+  ModelSize,
+  ModelSize__Output
+>(workerModelsService, "SizeModel");
 export const planStagesMethod = method<
   PlanStagesRequest,
   PlanStagesRequest__Output,
@@ -288,6 +308,12 @@ export const missingContentsMethod = method<
   MissingContents,
   MissingContents__Output
 >(documentContentsService, "Missing");
+export const readDivisionsMethod = method<
+  DivisionsRequest,
+  DivisionsRequest__Output,
+  DivisionNotes,
+  DivisionNotes__Output
+>(divisionsService, "Read");
 export const followResponseMethod = method<
   ResponseToFollow,
   ResponseToFollow__Output,

@@ -42,6 +42,11 @@ export class ModelCatalog {
     return model;
   }
 
+  /** Resolves when this master knows what the leader does of models that are not placed. */
+  refreshed(): Promise<void> {
+    return this.#directory.divisions.fresh();
+  }
+
   /** Of the project of the call, of the whole cluster, or of another project that the caller reads. */
   find(id: string, key: ModelUser): ModelRecord | undefined {
     const { state } = this.#control;
@@ -122,7 +127,8 @@ export class ModelCatalog {
     const { lineage } = model;
     const showsLineage = lineage !== undefined && seesJobsOf(key, lineage.project);
     const nameOf = (node: string) => this.#control.state.nodes.get(node)?.offer.name ?? node;
-    const held = { waitsFor: this.#waitsFor, failures, nameOf, showsLineage };
+    const { undivided } = this.#directory.divisions.of(model.deployment);
+    const held = { waitsFor: this.#waitsFor, undivided, failures, nameOf, showsLineage };
     return viewModel(model, deployment, nodes, held);
   }
 }

@@ -17,6 +17,8 @@ type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
 /** What prevents a deployment's replicas from serving. */
 interface HeldBack {
   readonly waitsFor: (deployment: string) => readonly string[];
+  /** Why the placement `auto` does not divide it, as the leader knows. */
+  readonly undivided: string | undefined;
   /** Replicas that failed permanently. */
   readonly failures: readonly ReplicaRecord[];
   /** As people know a node. */
@@ -30,7 +32,7 @@ export function viewModel(
   model: ModelRecord,
   deployment: DeploymentRecord | undefined,
   nodes: readonly NodeView[],
-  { waitsFor, failures, nameOf, showsLineage }: HeldBack & ShowsLineage,
+  { waitsFor, undivided, failures, nameOf, showsLineage }: HeldBack & ShowsLineage,
 ): Model {
   const held = nodes.flatMap(({ id, replicas }) =>
     replicas
@@ -67,7 +69,7 @@ export function viewModel(
     lineage: model.lineage && showsLineage ? viewLineage(model.lineage) : null,
     status: statusOf(replicas, failures, isAsleep(deployment)),
     replicas,
-    undivided: (deployment && undividedReason(deployment)) ?? null,
+    undivided: (deployment && undividedReason(deployment)) ?? undivided ?? null,
     waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],
     weights: weights
       ? {

@@ -29,6 +29,6 @@ function openCatalog(
   return new ModelCatalog(control, directory, (deployment) => [
     ...replicaBlockers(control.state, plans, deployment),
     ...loadBlockers(deployment, directory.nodes(), control),
-    ...[directory.divisionFailures.get(deployment)].filter((text) => text !== undefined),
+    ...[directory.divisions.of(deployment).misfit].filter((text) => text !== undefined),
   ]);
 }

@@ -1,4 +1,5 @@
 import type { DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
+import type { Divisions } from "./replicas/divisions.ts";
 
 export interface NodeView {
   readonly id: string;
@@ -115,8 +116,7 @@ export interface NodeDirectory {
   nodes(): readonly NodeView[];
   /** Calls that failed because their worker was lost, since the start. */
   readonly workersLost: number;
-  /** By deployment: why workers cannot divide it. Only the leader knows it. */
-  readonly divisionFailures: ReadonlyMap<string, string>;
+  readonly divisions: Pick<Divisions, "of" | "all" | "fresh">;
   /** Time since the node's last report to this master, or since this master started. */
   silentMs(nodeId: string): number;
   /** Every replica of a deployment, as last reported; looks at no other node. */

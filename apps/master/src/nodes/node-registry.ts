@@ -21,6 +21,7 @@ import type { NodeDirectory, NodeView, PullProgress } from "./node-directory.ts"
 import { checkOwnsNode, ownsTask } from "./ownership.ts";
 import { ProgressBook } from "./progress/progress-book.ts";
 import { ReplicaIndex } from "./replica-index.ts";
+import { Divisions } from "./replicas/divisions.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 export type AttachStream = ServerDuplexStream<NodeReport__Output, AttachReply>;
@@ -48,7 +49,7 @@ type Progress = Pick<ProgressBook, "take">;
 
 /** The nodes attached to this master, by id: identity, last report, connection. */
 export class NodeRegistry implements NodeDirectory {
-  divisionFailures: ReadonlyMap<string, string> = new Map();
+  readonly divisions: Divisions;
   readonly #config: RegistryConfig;
   readonly #credentials: NodeCredentials;
   readonly #control: Pick<ControlPlane, "state" | "group">;
@@ -85,6 +86,7 @@ export class NodeRegistry implements NodeDirectory {
     this.#control = control;
     this.#progress = progress;
     this.#log = log;
+    this.divisions = new Divisions(control, credentials);
     this.#startedAtMs = this.#clock.monotonicMs();
     this.#workerLeftAtMs = this.#startedAtMs;
     this.#sweep = setInterval(() => {
@@ -224,6 +226,7 @@ export class NodeRegistry implements NodeDirectory {
   /** `why` is sent to the nodes; on the removal of a master they stop connecting to it. */
   close(why = new AppError("unavailable", "this master is shutting down")): void {
     clearInterval(this.#sweep);
+    this.divisions.close();
     this.#closed = why;
     const attached = [...this.#nodes.values()];
     this.#listeners.clear();

@@ -7,7 +7,7 @@ import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
 import type { Log } from "@heddle/observability/logger";
 import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
-import { replicaOn } from "../../test/fixtures.ts";
+import { NO_DIVISIONS, replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import { propose } from "../control-plane/propose.ts";
 import type { GpuView, NodeView } from "./node-directory.ts";
@@ -44,7 +44,7 @@ class Watched {
       pull: () => raise(),
       replicasOf: () => [],
       workersLost: 0,
-      divisionFailures: new Map(),
+      divisions: NO_DIVISIONS,
     },
     clock: { wallMs: () => this.nowMs + this.aheadMs, monotonicMs: () => this.nowMs },
     log: silentLog,

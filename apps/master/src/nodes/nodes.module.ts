@@ -9,13 +9,14 @@ import { AttachController } from "./attach.controller.ts";
 import { NODE_DIRECTORY } from "./node-directory.ts";
 import { NodeRegistry } from "./node-registry.ts";
 import { ProgressModule } from "./progress/progress.module.ts";
+import { DivisionsController } from "./replicas/divisions.controller.ts";
 import { ReplicaController } from "./replicas/replica-controller.ts";
 
 /** The nodes attached to this master, and the models that they serve. */
 @Global()
 @Module({
   imports: [ProgressModule],
-  controllers: [AttachController, GrpcHealthController],
+  controllers: [AttachController, DivisionsController, GrpcHealthController],
   providers: [
     Health,
     NodeRegistry,

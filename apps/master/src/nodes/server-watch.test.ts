@@ -2,7 +2,7 @@
 
 import type { Log } from "@heddle/observability/logger";
 import { beforeEach, expect, test } from "vitest";
-import { replicaOn } from "../../test/fixtures.ts";
+import { NO_DIVISIONS, replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { NodeView } from "./node-directory.ts";
 import { ServerWatch } from "./server-watch.ts";
@@ -25,7 +25,7 @@ beforeEach(() => {
       pull: () => raise(),
       replicasOf: () => [],
       workersLost: 0,
-      divisionFailures: new Map(),
+      divisions: NO_DIVISIONS,
     },
     clock: { wallMs: () => nowMs, monotonicMs: () => nowMs },
     log: silentLog,

@@ -9,7 +9,9 @@ import {
 } from "@heddle/contracts/engine";
 import type { InferenceCommand } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents__Output } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
+import type { ModelSize__Output } from "@heddle/contracts/generated/heddle/v1/ModelSize";
 import type { PlanStagesRequest } from "@heddle/contracts/generated/heddle/v1/PlanStagesRequest";
+import type { SizeModelRequest } from "@heddle/contracts/generated/heddle/v1/SizeModelRequest";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -21,6 +23,7 @@ import {
   planStagesMethod,
   pullMethod,
   sessionMethod,
+  sizeModelMethod,
   unloadMethod,
 } from "@heddle/rpc/proto";
 import { fromStatus } from "@heddle/rpc/status";
@@ -161,6 +164,12 @@ export class WorkerLink {
   planStages(request: PlanStagesRequest): Promise<StagePlan__Output> {
     const signal = this.#closing.signal;
     return this.#peer.unary(planStagesMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
+  }
+
+  /** What the whole model takes in one worker; rejects with `unprocessable` where it cannot be divided. */
+  sizeModel(request: SizeModelRequest): Promise<ModelSize__Output> {
+    const signal = this.#closing.signal;
+    return this.#peer.unary(sizeModelMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
   }
 
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {

@@ -93,6 +93,8 @@ export interface StagePorts {
     workers: readonly ShardWorker[],
     maxStages: number,
   ): Promise<ModelPlan>;
+  /** Memory of the whole model in one worker; `unprocessable` where workers cannot divide it. */
+  wholeBytes(weights: WeightsSpec, options: EngineOptions, pull: PullHow): Promise<number>;
   /** The text of an index that this worker has. */
   heldIndex(digest: string): Promise<string>;
   /** A range of a model's file, as far as this worker has it. */

@@ -1,8 +1,10 @@
 import type { LoadReply } from "@heddle/contracts/generated/heddle/v1/LoadReply";
 import type { LoadRequest__Output } from "@heddle/contracts/generated/heddle/v1/LoadRequest";
+import type { ModelSize } from "@heddle/contracts/generated/heddle/v1/ModelSize";
 import type { PlanStagesRequest__Output } from "@heddle/contracts/generated/heddle/v1/PlanStagesRequest";
 import type { PullProgress } from "@heddle/contracts/generated/heddle/v1/PullProgress";
 import type { PullRequest__Output } from "@heddle/contracts/generated/heddle/v1/PullRequest";
+import type { SizeModelRequest__Output } from "@heddle/contracts/generated/heddle/v1/SizeModelRequest";
 import type { StagePlan } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { UnloadReply } from "@heddle/contracts/generated/heddle/v1/UnloadReply";
 import type { UnloadRequest__Output } from "@heddle/contracts/generated/heddle/v1/UnloadRequest";
@@ -60,6 +62,12 @@ export class ReplicasController implements OnApplicationShutdown {
       return { node, from, to, memoryBytes };
     });
     return { ...plan, stages };
+  }
+
+  @GrpcCall(workerModelsService, "SizeModel")
+  async sizeModel({ weights, options }: SizeModelRequest__Output): Promise<ModelSize> {
+    const given = options ? decodeOptions(options) : {};
+    return { memoryBytes: await this.#plans.wholeBytes(decodeWeights(weights), given) };
   }
 
   @GrpcCall(workerModelsService, "Pull")

@@ -1281,6 +1281,10 @@ export const DESCRIPTORS = `{
         "PlanStages": {
          "requestType": "PlanStagesRequest",
          "responseType": "StagePlan"
+        },
+        "SizeModel": {
+         "requestType": "SizeModelRequest",
+         "responseType": "ModelSize"
         }
        }
       },
@@ -1477,6 +1481,26 @@ export const DESCRIPTORS = `{
         "maxStages": {
          "type": "uint32",
          "id": 4
+        }
+       }
+      },
+      "SizeModelRequest": {
+       "fields": {
+        "weights": {
+         "type": "Weights",
+         "id": 1
+        },
+        "options": {
+         "type": "EngineOptions",
+         "id": 2
+        }
+       }
+      },
+      "ModelSize": {
+       "fields": {
+        "memoryBytes": {
+         "type": "uint64",
+         "id": 1
         }
        }
       },
@@ -2629,6 +2653,42 @@ export const DESCRIPTORS = `{
         "usage": {
          "type": "Usage",
          "id": 4
+        }
+       }
+      },
+      "Divisions": {
+       "methods": {
+        "Read": {
+         "requestType": "DivisionsRequest",
+         "responseType": "DivisionNotes"
+        }
+       }
+      },
+      "DivisionsRequest": {
+       "fields": {}
+      },
+      "DivisionNotes": {
+       "fields": {
+        "notes": {
+         "rule": "repeated",
+         "type": "DivisionNote",
+         "id": 1
+        }
+       }
+      },
+      "DivisionNote": {
+       "fields": {
+        "deployment": {
+         "type": "string",
+         "id": 1
+        },
+        "misfit": {
+         "type": "string",
+         "id": 2
+        },
+        "undivided": {
+         "type": "string",
+         "id": 3
         }
        }
       },

@@ -33,6 +33,13 @@ export function planModel(
   throw new AppError("unprocessable", misfit(model, kvTokens, workers, maxStages));
 }
 
+/** Memory that a worker needs for the whole model, with the smallest cache that the options allow. */
+export function wholeBytes(model: CuttableModel, options: EngineOptions): number {
+  const { kvTokens } = limitsOf(model, options, []);
+  const kvBytes = sizesOf(model).kvBefore[model.blocks]! * kvTokens;
+  return model.file.sizeBytes + kvBytes + stageOverhead(model, kvTokens).last;
+}
+
 function limitsOf(
   model: CuttableModel,
   { contextTokens, kvTokens, maxSequences }: EngineOptions,

@@ -4,7 +4,9 @@ import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { byteVocabulary } from "../gguf/llama-model.ts";
 import { SHAPE } from "../gguf/tiny-model.ts";
+import type { EngineSession } from "../testing/engine-session.ts";
 import { writeLargeModel } from "../testing/large-model.ts";
+import { wholeBytes } from "./plan-model.ts";
 import { planStages } from "./plan-stages.ts";
 import { stageOverhead } from "./stage-overhead.ts";
 import { StagedSession } from "./testing/staged-session.ts";
@@ -20,6 +22,18 @@ const vocabulary = () => {
   const letters = Array.from({ length: 179 }, (_, i) => String.fromCodePoint(0x4e00 + i));
   return byteVocabulary(letters.flatMap((one) => letters.map((other) => [one, other] as const)));
 };
+/** Calls that fill batches, and one with a grammar. */
+const use = async (engine: EngineSession) => {
+  const asks = [0, 1, 2, 3].map((seed) =>
+    engine.ask({ prompt: prompt(seed), maxTokens: 20, topLogprobs: 3 }),
+  );
+  const short = prompt(4).slice(0, 20);
+  const answers = await Promise.all([
+    ...asks,
+    engine.ask({ prompt: short, format: "json_object", maxTokens: 20 }),
+  ]);
+  expect(answers.map(({ error }) => error)).toEqual(answers.map(() => undefined));
+};
 const prompt = (seed: number) =>
   Array.from({ length: 900 }, (_, i) => 5 + ((i * 37 + seed * 101) % 30_000));
 
@@ -32,15 +46,7 @@ beforeAll(async () => {
 afterAll(() => session?.close());
 
 test("stage memory: each process takes what is planned for its stage, and little less", async () => {
-  const asks = [0, 1, 2, 3].map((seed) =>
-    session.ask({ prompt: prompt(seed), maxTokens: 20, topLogprobs: 3 }),
-  );
-  const answers = await Promise.all([
-    ...asks,
-    session.ask({ prompt: prompt(4).slice(0, 20), format: "json_object", maxTokens: 20 }),
-  ]);
-  expect(answers.map(({ error }) => error)).toEqual(answers.map(() => undefined));
-
+  await use(session);
   const { model, stages, engine } = session;
   const workers = [1, 2, 3].map((id) => ({ id: `${id}`, name: `${id}`, memoryBytes: 2 ** 32 }));
   const overhead = stageOverhead(model, KV_TOKENS);
@@ -52,4 +58,13 @@ test("stage memory: each process takes what is planned for its stage, and little
     expect(taken[i]).toBeLessThan(memoryBytes);
     expect(memoryBytes).toBeLessThan(MOST_SPARE * taken[i]!);
   }
+});
+
+test("stage memory: a whole model takes what one worker is asked for, and little less", async () => {
+  const { whole, model } = session;
+  await use(whole);
+  const taken = residentBytesOf(whole.engine.pid);
+  const planned = wholeBytes(model, OPTIONS);
+  expect(taken).toBeLessThan(planned);
+  expect(planned).toBeLessThan(MOST_SPARE * taken);
 });

@@ -2,7 +2,7 @@ import { byteVocabulary, type LlamaShape, writeLlamaModel } from "../gguf/llama-
 
 const PIECE_ROWS = 64;
 /** Rows and columns of tensors whose rows are all different. */
-const MAX_OWN = 4_096;
+const MAX_OWN = 1_024;
 
 /**
  * Writes a llama model of any size, F32, as fast as the disk takes it: large tensors repeat a few

@@ -1,7 +1,7 @@
 // holds: shard-workers, shard-moves
 
 import { type ChildProcess, execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
@@ -34,6 +34,7 @@ const OPTIONS = { context_tokens: 4096, kv_tokens: 8192, max_sequences: 4, threa
 describe("a model that workers divide", () => {
   let cluster: ProcessCluster;
   let source = "";
+  let bytes = 0;
   /** By the number of the worker. */
   const processes: ChildProcess[] = [];
   beforeAll(async () => {
@@ -42,11 +43,13 @@ describe("a model that workers divide", () => {
     const file = join(cluster.data, "six.gguf");
     await writeTinyModel(file, { blocks: 6 });
     source = `file://${file}`;
+    bytes = statSync(file).size;
   });
   afterAll(() => cluster?.close());
 
   const deploy = async (id: string, placement: string, more: object = {}) => {
-    const body = { id, source, options: { ...OPTIONS, ...more }, placement };
+    const weights = { file: "six.gguf", sources: [source], size_bytes: bytes };
+    const body = { id, weights, options: { ...OPTIONS, ...more }, placement };
     const reply = await cluster.request("POST", "/api/v1/models", body);
     expect(await reply.text()).toContain('"object":"model"');
     await ready(id);
@@ -150,7 +153,9 @@ describe("a model that workers divide", () => {
     expect(difference).toBeGreaterThan(0);
     expect(difference).toBeLessThan(0.5);
     await cluster.request("DELETE", `/api/v1/models/${SHORT}`);
-    await deploy(ID, "sharded");
+    // A worker has the memory for its weights, but not for its cache and its process too.
+    expect(bytes).toBeLessThan(Number(MEMORY_MIB) * 2 ** 20);
+    await deploy(ID, "auto");
     const { replicas } = await model(ID);
     expect(replicas).toMatchObject([
       {

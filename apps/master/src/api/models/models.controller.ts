@@ -37,12 +37,14 @@ export class ModelsController {
   }
 
   @Serves(modelOperations.list)
-  list(@Req() request: CallerRequest): { object: "list"; data: Model[] } {
+  async list(@Req() request: CallerRequest): Promise<{ object: "list"; data: Model[] }> {
+    await this.#models.refreshed();
     return { object: "list", data: this.#models.list(requestCaller(request)) };
   }
 
   @Serves(modelOperations.get)
-  get(@Req() request: CallerRequest, @Param("id") id: string): Model {
+  async get(@Req() request: CallerRequest, @Param("id") id: string): Promise<Model> {
+    await this.#models.refreshed();
     return this.#models.view(id, requestCaller(request));
   }
 

@@ -46,7 +46,7 @@ class Bench {
         return this.isLive ? [this.#node] : [];
       },
       nodes: () => [],
-      divisionFailures: new Map(),
+      divisions: { set: () => {} },
       *incarnations() {
         yield "i1";
       },

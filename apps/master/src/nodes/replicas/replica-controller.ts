@@ -37,13 +37,10 @@ const LEADERLESS_MS = 10_000;
 /** Workers that are named to one that needs parts of weights. */
 const MAX_HOLDERS = 16;
 
-const NO_FAILURES: ReadonlyMap<string, string> = new Map();
-
 /** What placement needs of the nodes. */
-type PlacedNodes = Pick<
-  NodeRegistry,
-  "workers" | "nodes" | "incarnations" | "onChange" | "divisionFailures"
->;
+type PlacedNodes = Pick<NodeRegistry, "workers" | "nodes" | "incarnations" | "onChange"> & {
+  readonly divisions: Pick<NodeRegistry["divisions"], "set">;
+};
 
 /** This master's last action for one deployment in one process of a worker. */
 interface Attempt {
@@ -128,17 +125,14 @@ export class ReplicaController {
   #reconcile(): void {
     const isLeader = isActiveLeader(this.#control);
     const isLeaderless = this.#isLeaderless();
-    if (!isLeader) {
-      this.#staged.clear();
-      this.#registry.divisionFailures = NO_FAILURES;
-    }
+    if (!isLeader) this.#staged.clear();
     if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
     this.#places = wantedReplicas(this.#control.state);
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     this.#divided = this.#staged.places(deployments, this.#candidates(workers), isLeader);
-    this.#registry.divisionFailures = this.#staged.failures();
+    if (isLeader) this.#registry.divisions.set(this.#staged.notes());
     this.#forgetGone();
     let blocker: LoadBlocker | undefined;
     const hasRoom = (nodeId: string, deployment: string) => {

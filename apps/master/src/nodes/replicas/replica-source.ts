@@ -95,7 +95,7 @@ export class RegistryReplicas implements ReplicaSource {
     }
     // Workers without a replica: placement is about to load one, or waits for memory.
     const [blocker] = loadBlockers(deployment, this.#registry.nodes(), this.#control);
-    const misfit = this.#registry.divisionFailures.get(deployment);
+    const { misfit } = this.#registry.divisions.of(deployment);
     const message = misfit ?? blocker ?? `${deployment} is about to be placed`;
     return { known: true, loading: true, message };
   }

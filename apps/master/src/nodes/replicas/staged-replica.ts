@@ -151,6 +151,10 @@ export function reportedReplica(
   };
 }
 
+export function canHaveStage({ register, link }: StageCandidate["node"]): boolean {
+  return link !== undefined && register.engineFeatures.includes("stages");
+}
+
 /** The most stages that a deployment may have. */
 export function maxStagesOf({ placement }: LlamaDeployment): number {
   return placement?.maxStages ?? DEFAULT_MAX_STAGES;

@@ -1,5 +1,6 @@
 // holds: shard-workers, shard-mixed, shard-drain
 
+import { AppError } from "@heddle/base/errors";
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { DeploymentRecord } from "@heddle/control/state";
@@ -25,6 +26,10 @@ const LATER_MS = 10_000;
 class Bench {
   nowMs = 0;
   plans = 0;
+  /** What each worker says of the whole model. */
+  sizeOf: (worker: string) => number | AppError = () => 1_000;
+  /** Workers that were asked for it. */
+  readonly asked: string[] = [];
   readonly workers = new Map<string, StageCandidate>();
   /** What they report: all that they had to load. */
   readonly #reports = new Map<string, ReplicaStatus>();
@@ -54,9 +59,15 @@ class Bench {
       const stages = nodes.map((node, i) => ({ node, from: i, to: i + 1, memoryBytes: 400 }));
       return { stages, ...SIZES } satisfies StagePlan__Output;
     };
+    const sizeModel = async () => {
+      this.asked.push(name);
+      const size = this.sizeOf(name);
+      if (size instanceof AppError) throw size;
+      return { memoryBytes: size };
+    };
     const node = {
       id: name,
-      link: { planStages },
+      link: { planStages, sizeModel },
       register: { name, address: `${name}:1`, engineFeatures: ["stages"], fabric: "", rack: "" },
       replica: (key: string) => this.#reports.get(`${key}@${name}`),
     } as unknown as AttachedNode;
@@ -72,10 +83,11 @@ class Bench {
       this.#actions = planPlacement(deployments, this.#views(), placement);
       return placement.places;
     };
-    all();
-    // A plan comes later.
-    await Promise.resolve().then(() => undefined);
-    await new Promise((resolve) => setImmediate(resolve));
+    // The model's size, and then a plan, come later.
+    for (let answers = 0; answers < 2; answers++) {
+      all();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
     return all();
   }
 
@@ -288,10 +300,10 @@ test("staged replicas: a stage that is gone may return until all is planned agai
   await bench.places();
   bench.nowMs += 3 * LATER_MS;
   expect(nodesOf(await bench.places())).toEqual(nodesOf(before));
-  expect(bench.staged.failures().get("m")).toMatch(/1 workers are there/);
+  expect(bench.staged.notes().get("m")?.misfit).toMatch(/1 workers are there/);
   bench.add("a");
   expect(await bench.places()).toEqual(before);
-  expect(bench.staged.failures().size).toBe(0);
+  expect(bench.staged.notes().get("m")?.misfit).toBeUndefined();
   bench.workers.delete("a");
   await bench.places();
   bench.add("e");
@@ -327,12 +339,70 @@ test("staged replicas: auto divides what no worker holds, and says what is missi
   roomy.spec = bench.spec;
   roomy.add("c", undefined, 2_000);
   roomy.nowMs = LATER_MS;
-  expect(await roomy.places()).toEqual(new Map());
+  expect(nodesOf(await roomy.places())).toEqual([]);
+  expect(roomy.actions).toEqual(["load c"]);
   const alone = new Bench("a");
   await alone.places();
   alone.nowMs += LATER_MS;
   await alone.places();
-  expect(alone.staged.failures().get("m")).toMatch(/1 workers are there .* it needs two/);
+  expect(alone.staged.notes().get("m")?.misfit).toMatch(/1 workers are there .* it needs two/);
+});
+
+test("staged replicas: auto counts the cache and the process beside the weights", async () => {
+  const bench = new Bench("a", "b", "c");
+  bench.spec = { ...SPEC, placement: undefined };
+  bench.add("large", undefined, 2_000);
+  bench.sizeOf = () => 2_001;
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toHaveLength(3);
+  expect(bench.staged.notes().get("m")).toBeUndefined();
+  const fresh = new Bench("a", "b");
+  fresh.spec = bench.spec;
+  fresh.sizeOf = bench.sizeOf;
+  fresh.nowMs = LATER_MS;
+  fresh.add("large", undefined, 2_001);
+  expect(nodesOf(await fresh.places())).toEqual([]);
+  expect(fresh.actions).toEqual(["load large"]);
+  expect(fresh.staged.notes().get("m")?.undivided).toMatch(/one worker can hold it: .* large has/);
+  // No other worker could have a stage.
+  const alone = new Bench();
+  alone.spec = bench.spec;
+  alone.sizeOf = bench.sizeOf;
+  alone.nowMs = LATER_MS;
+  alone.add("large", undefined, 2_000);
+  expect(await alone.places()).toEqual(new Map());
+  expect(alone.actions).toEqual(["load large"]);
+});
+
+test("staged replicas: auto does not divide what cannot be, and says why", async () => {
+  const bench = new Bench("a", "b", "c");
+  bench.spec = { ...SPEC, placement: undefined };
+  bench.nowMs = LATER_MS;
+  bench.sizeOf = () => new AppError("unprocessable", "its architecture is mamba");
+  expect(await bench.places()).toEqual(new Map());
+  expect(bench.actions).toEqual(["load a"]);
+  expect(bench.staged.notes().get("m")).toEqual({ undivided: "its architecture is mamba" });
+  expect(bench.asked).toEqual(["a"]);
+});
+
+test("staged replicas: a worker without the file is not the only one that is asked", async () => {
+  const bench = new Bench("a", "b");
+  bench.spec = { ...SPEC, placement: undefined };
+  bench.add("large", undefined, 2_000);
+  bench.nowMs = LATER_MS;
+  const absent = new AppError("model_failed", "no such file");
+  bench.sizeOf = (worker) => (worker === "a" ? absent : 3_000);
+  await bench.places();
+  expect(bench.asked).toEqual(["a", "b"]);
+  const lost = new Bench("a", "b");
+  lost.spec = bench.spec;
+  lost.add("large", undefined, 2_000);
+  lost.nowMs = LATER_MS;
+  lost.sizeOf = () => absent;
+  // The weights alone count.
+  expect(nodesOf(await lost.places())).toEqual([]);
+  expect(lost.actions).toEqual(["load large"]);
 });
 
 /** Workers that divide the model, and one that can hold it. */
@@ -371,7 +441,7 @@ test("staged replicas: of fewer, ready whole ones stay, else the divided ones", 
   expect(nodesOf(await bench.places())).toEqual([]);
   expect(bench.actions).toEqual(["unload c"]);
   bench.unload("c");
-  expect(await bench.places()).toEqual(new Map());
+  expect(nodesOf(await bench.places())).toEqual([]);
   expect(bench.actions).toEqual([]);
   const other = await mixedBench();
   other.load(await other.places());
@@ -402,10 +472,10 @@ test("staged replicas: what was missing is said no more when a large worker retu
   bench.unload("large");
   await bench.places();
   await bench.places();
-  expect(bench.staged.failures().get("m")).toMatch(/it needs two/);
+  expect(bench.staged.notes().get("m")?.misfit).toMatch(/it needs two/);
   bench.add("large", undefined, 2_000);
   await bench.places();
-  expect(bench.staged.failures().size).toBe(0);
+  expect(bench.staged.notes().get("m")?.misfit).toBeUndefined();
 });
 
 test("staged replicas: where the large worker leaves, others divide its replica too", async () => {

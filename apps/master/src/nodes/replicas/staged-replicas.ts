@@ -7,14 +7,18 @@ import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { DeploymentRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
+import type { DivisionNote } from "./divisions.ts";
 import { following, mended, type StageHold, succeeding } from "./mended-replica.ts";
+import { ModelSizes, type WholeSize } from "./model-sizes.ts";
 import {
   holdsWhole,
   type ReplicaSplit,
   splitReplicas,
   type WholeReplicas,
+  wholeReason,
 } from "./replica-split.ts";
 import {
+  canHaveStage,
   divisionOf,
   lastNode,
   maxStagesOf,
@@ -86,9 +90,13 @@ export class StagedReplicas {
   #dueMs = Number.POSITIVE_INFINITY;
   /** The same object for the same place, so that a change is visible. */
   readonly #specs = new Map<string, DeploymentSpec>();
+  readonly #sizes: ModelSizes;
+  /** By deployment: why the placement `auto` does not divide it. */
+  readonly #undivided = new Map<string, string>();
 
   constructor(options: StagedReplicasOptions) {
     this.#options = options;
+    this.#sizes = new ModelSizes(options);
   }
 
   close(): void {
@@ -101,15 +109,20 @@ export class StagedReplicas {
     this.#divisions.clear();
     this.#unknownSinceMs.clear();
     this.#specs.clear();
+    this.#sizes.clear();
+    this.#undivided.clear();
   }
 
-  /** By deployment: why its division is not planned. */
-  failures(): ReadonlyMap<string, string> {
-    const failures = new Map<string, string>();
+  /** By deployment: why it is not divided. */
+  notes(): ReadonlyMap<string, DivisionNote> {
+    const notes = new Map<string, DivisionNote>();
     for (const [key, { failure }] of this.#divisions) {
-      if (failure) failures.set(key, failure.message);
+      if (failure) notes.set(key, { misfit: failure.message });
     }
-    return failures;
+    for (const [key, undivided] of this.#undivided) {
+      notes.set(key, { ...notes.get(key), undivided });
+    }
+    return notes;
   }
 
   /** Brings the replicas up to date; only the leader has new ones planned. */
@@ -126,6 +139,7 @@ export class StagedReplicas {
     const whole = new Map<string, WholeReplicas>();
     for (const [key, record] of deployments) {
       const { spec } = record;
+      this.#undivided.delete(key);
       if (spec.engine !== "llama" || divisionOf(record) === "whole") {
         this.#divisions.delete(key);
         continue;
@@ -133,7 +147,10 @@ export class StagedReplicas {
       const division = this.#division(key);
       const adopts = adoptsMs > 0 && !division.isSettled;
       if (adopts) this.#adopt(division, spec, byId);
-      const split = this.#split(record, division, candidates);
+      const size = isLeader && isOpen(spec) ? this.#sizes.of(spec, candidates) : {};
+      const split = this.#split(record, division, candidates, size);
+      const reason = split && isOpen(spec) && wholeReason(spec, split, size, candidates);
+      if (reason) this.#undivided.set(key, reason);
       // Until the workers' memory is known it is placed neither whole nor divided.
       if (!split) places.set(key, new Map());
       if (!split?.divided && !split?.whole) {
@@ -162,15 +179,19 @@ export class StagedReplicas {
       if (!deployments.has(key)) this.#divisions.delete(key);
     for (const key of this.#unknownSinceMs.keys())
       if (!deployments.has(key)) this.#unknownSinceMs.delete(key);
+    for (const key of this.#undivided.keys())
+      if (!deployments.has(key)) this.#undivided.delete(key);
+    this.#sizes.keep(deployments);
     this.#forget(places);
     return { places, whole };
   }
 
-  /** Undefined for a short time where the memory of no worker is known, which decides. */
+  /** Undefined for a short time where the memory of no worker is known, or of the model, which decide. */
   #split(
     record: DeploymentRecord,
     division: Division,
     candidates: readonly StageCandidate[],
+    size: WholeSize | undefined,
   ): ReplicaSplit | undefined {
     const { key } = record.spec;
     const replicas = allOf(division);
@@ -178,14 +199,15 @@ export class StagedReplicas {
     const isKnown = candidates.some(({ memoryBytes }) => memoryBytes(key) !== undefined);
     if (isPlaced || isKnown || candidates.length === 0) {
       this.#unknownSinceMs.delete(key);
-      return splitReplicas(record, candidates, replicas);
+      if (!size && !isPlaced) return undefined;
+      return splitReplicas(record, candidates, replicas, size);
     }
     const nowMs = this.#options.clock.monotonicMs();
     const sinceMs = this.#unknownSinceMs.get(key) ?? nowMs;
     this.#unknownSinceMs.set(key, sinceMs);
     const leftMs = sinceMs + KNOWN_MS - nowMs;
     if (leftMs > 0) this.#again(leftMs);
-    return leftMs > 0 ? undefined : splitReplicas(record, candidates, replicas);
+    return leftMs > 0 || !size ? undefined : splitReplicas(record, candidates, replicas, size);
   }
 
   #division(key: string): Division {
@@ -360,6 +382,11 @@ export class StagedReplicas {
   }
 }
 
+/** Whether the placement is left open, so that the workers' memory decides. */
+function isOpen({ placement }: LlamaDeployment): boolean {
+  return (placement?.mode ?? "auto") === "auto";
+}
+
 /** Whether the last stage is there, or may come back there. */
 function serves(replica: StagedReplica, candidates: ReadonlyMap<string, StageCandidate>): boolean {
   const last = candidates.get(lastNode(replica));
@@ -379,10 +406,6 @@ function unused(
   return [...candidates.values()]
     .filter(({ leaving, node }) => !leaving && !taken.has(node.id) && canHaveStage(node))
     .toSorted(nearestTogether);
-}
-
-function canHaveStage({ register, link }: StageCandidate["node"]): boolean {
-  return link !== undefined && register.engineFeatures.includes("stages");
 }
 
 /** Workers of one fabric and rack follow each other, as the stages do. */

@@ -6,6 +6,7 @@ import { systemClock } from "@heddle/base/clock";
 import { eventually } from "@heddle/base/testing/eventually";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { expect, test } from "vitest";
+import { NO_DIVISIONS } from "../../../test/fixtures.ts";
 import { VolatileControl } from "../../../test/test-master.ts";
 import type { NodeView } from "../../nodes/node-directory.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
@@ -27,7 +28,7 @@ test("dispatch: a change of a node is looked at at once, others only now and the
     },
     replicasOf: () => [],
     workersLost: 0,
-    divisionFailures: new Map(),
+    divisions: NO_DIVISIONS,
   };
   const log = { info() {}, warn() {}, error() {} };
   const dispatch = new TaskDispatch(

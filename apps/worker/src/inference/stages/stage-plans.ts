@@ -6,7 +6,7 @@ import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
 import type { IndexedModel } from "@heddle/engines/shards/weights/stage-weights";
 import type { EnginePorts, PullState, StagePorts } from "../engine-ports.ts";
 
-/** A plan is refused where the weights have not been read by then; they are read on. */
+/** A plan is refused where the weights have not been read by then; they are read on. A header is not. */
 const READ_WAIT_MS = 3_000;
 /** Models whose weights are read for plans at a time. */
 const MAX_READS = 4;
@@ -49,6 +49,14 @@ export class StagePlans {
     const { pulledBytes, totalBytes } = read.progress;
     const message = `${weights.key} is read to divide it between workers: ${pulledBytes} of ${totalBytes} bytes`;
     throw new AppError("model_loading", message);
+  }
+
+  /** Memory that a worker needs for the whole model. Rejects with `unprocessable` where it cannot be divided. */
+  async wholeBytes(weights: WeightsSpec, options: EngineOptions): Promise<number> {
+    const { stages } = this.#ports;
+    if (!stages) throw new AppError("unavailable", "this worker's engines divide no model");
+    const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(READ_WAIT_MS)]);
+    return await stages.wholeBytes(weights, options, { signal, onProgress: () => {} });
   }
 
   close(): void {

@@ -21,6 +21,15 @@ export function stagePorts(
       const { planModel } = await import("@heddle/engines/shards/plan-model");
       return planModel(model, ...demand);
     },
+    wholeBytes: async (weights, options, pull) => {
+      const [{ weightsHeader }, { cuttableModel }, { wholeBytes }] = await Promise.all([
+        import("@heddle/engines/weights/ranges/weights-header"),
+        import("@heddle/engines/shards/cut-rules"),
+        import("@heddle/engines/shards/plan-model"),
+      ]);
+      const header = await weightsHeader(weights, optionsOf(pull));
+      return wholeBytes(cuttableModel(header), options);
+    },
     heldIndex: async (digest) => (await held()).index(digest),
     async *heldRange(...range) {
       yield* (await held()).read(...range);

@@ -24,6 +24,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, tes
 import { readGguf } from "../../gguf/gguf-reader.ts";
 import { AbsentRange } from "../../weights/ranges/range-source.ts";
 import { encodeIndex, IndexPass, indexDigest } from "../../weights/ranges/tensor-index.ts";
+import { weightsHeader } from "../../weights/ranges/weights-header.ts";
 import { reasonOf } from "../../weights/source-fault.ts";
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard } from "../shard-cut.ts";
@@ -477,4 +478,19 @@ test("stage weights: shards of earlier plans take as much of the disk as two mod
   expect(bytes).toBeGreaterThan(content.length);
   // The latest ones.
   expect(kept).toEqual(paths.slice(-kept.length));
+});
+
+test("weights: a header is read alone, from the first source that gives it", async () => {
+  const header = await weightsHeader(specOf([HUB]), optionsOf());
+  expect(header.tensors).toEqual(model.file.tensors);
+  // The first shows how large the file is.
+  expect(asked).toEqual(["bytes=0-0", `bytes=0-${2 ** 20 - 1}`]);
+  const path = join(folder, "model.gguf");
+  const local = await weightsHeader(specOf(["file:///absent.gguf", `file://${path}`]), optionsOf());
+  expect(local).toEqual(header);
+  const whole = weightsHeader(
+    specOf(["builtin://tiny?seed=3"], { sha256: undefined }),
+    optionsOf(),
+  );
+  await expect(whole).rejects.toMatchObject({ message: /whole files only/ });
 });
