@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { open, readFile, rm, stat, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isProcessAlive } from "@heddle/base/process-alive";
@@ -50,12 +50,20 @@ export async function withFileLock<T>(
 }
 
 async function tryAcquire(path: string, owner: Owner): Promise<boolean> {
+  const file = await open(path, "wx").catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "EEXIST") return undefined;
+    throw error;
+  });
+  if (!file) return false;
   try {
-    await writeFile(path, JSON.stringify(owner), { flag: "wx" });
+    await file.writeFile(JSON.stringify(owner));
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    // On a full disk: a lock without an owner would hold up others until it is stale.
+    await rm(path, { force: true });
     throw error;
+  } finally {
+    await file.close();
   }
 }
 

@@ -337,7 +337,7 @@ export async function ensureSpace(directory: string, neededBytes: number): Promi
   if (neededBytes + SPARE_BYTES <= free) return;
   throw new AppError(
     "unavailable",
-    `${neededBytes} bytes are needed and the disk of the weights cache has ${free} free; free some, or set another cache folder`,
+    `${neededBytes} bytes are needed and the disk of the weights cache has ${free} free, of which ${SPARE_BYTES} stay free; free some, or set another cache folder`,
   );
 }
 

@@ -32,6 +32,12 @@ export interface StagePart {
   readonly memoryBytes: number;
 }
 
+/** The key of one of a replica's stages. */
+export function keyOfPart(replica: StagedReplica, index: number): string {
+  const isLast = index === replica.parts.length - 1;
+  return isLast ? replica.of.key : stageKey(replica.of.key, lastNode(replica), index);
+}
+
 /** What is the same for all stages: sizes of the cache, and what names the model's content. */
 export type SharedByStages = Pick<
   ModelStage,

@@ -26,6 +26,8 @@ const LATER_MS = 10_000;
 class Bench {
   nowMs = 0;
   plans = 0;
+  /** Why a worker cannot plan. */
+  planFault: (worker: string) => AppError | undefined = () => undefined;
   /** What each worker says of the whole model. */
   sizeOf: (worker: string) => number | AppError = () => 1_000;
   /** Workers that were asked for it. */
@@ -54,6 +56,8 @@ class Bench {
 
   add(name: string, leaving?: StageCandidate["leaving"], memoryBytes: number | null = 500): void {
     const planStages = async (request: { workers?: { node?: string }[] | null }) => {
+      const fault = this.planFault(name);
+      if (fault) throw fault;
       this.plans++;
       const nodes = (request.workers ?? []).slice(0, 3).map(({ node = "" }) => node);
       const stages = nodes.map((node, i) => ({ node, from: i, to: i + 1, memoryBytes: 400 }));
@@ -112,6 +116,11 @@ class Bench {
     const pulled = { pulledBytes: 0, totalBytes: 0 };
     const status = { deployment: "m", phase: "ready", message: "", load: emptyLoad } as const;
     this.#reports.set(`m@${node}`, { ...status, ...pulled });
+  }
+
+  /** The worker reports that it cannot load a stage. */
+  fail(at: string): void {
+    this.#reports.set(at, { ...this.#reports.get(at)!, phase: "failed" });
   }
 
   unload(node: string): void {
@@ -497,4 +506,37 @@ test("staged replicas: where the large worker leaves, others divide its replica 
     "m#f/1 e",
   ]);
   expect(bench.actions).toEqual(["load f"]);
+});
+
+test("staged replicas: a stage that keeps failing goes to a worker that has none", async () => {
+  const bench = new Bench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  const before = await bench.places();
+  bench.load(before);
+  bench.fail("m#c/0@a");
+  expect(nodesOf(await bench.places())).toEqual(nodesOf(before));
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+  // Without another worker it stays, with its reason.
+  const full = new Bench("a", "b", "c");
+  await full.places();
+  full.nowMs += LATER_MS;
+  full.load(await full.places());
+  full.fail("m#c/0@a");
+  full.fail("m@c");
+  await full.places();
+  full.nowMs += LATER_MS;
+  expect(nodesOf(await full.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+});
+
+test("staged replicas: another worker plans where one cannot", async () => {
+  const bench = new Bench("a", "b", "c");
+  bench.planFault = (worker) =>
+    worker === "a" ? new AppError("unavailable", "its disk is full") : undefined;
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  await bench.places();
+  bench.nowMs += LATER_MS;
+  expect(nodesOf(await bench.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
 });

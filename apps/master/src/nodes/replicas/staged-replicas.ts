@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { Backoff } from "@heddle/base/backoff";
 import type { Clock } from "@heddle/base/clock";
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
@@ -20,6 +20,7 @@ import {
 import {
   canHaveStage,
   divisionOf,
+  keyOfPart,
   lastNode,
   maxStagesOf,
   placedStages,
@@ -33,10 +34,14 @@ const RETRY = { baseMs: 500, maxMs: 30_000 };
 const AWAY_MS = 1_500;
 /** Where no other worker can take a lost stage, its own may come back: a restart takes seconds. */
 const RETURNS_MS = 20_000;
+/** A stage that has failed for this long goes to a worker that has none, if there is one with the memory. */
+const FAILING_MS = 10_000;
 /** A new leader takes up the replicas that workers report within this time. */
 const ADOPTS_MS = 3_000;
 /** Workers that attach say within this time what they offer. */
 const KNOWN_MS = 3_000;
+/** Of a worker that plans: the model is read, or does not fit. Others say the same. */
+const NO_FAULT: ReadonlySet<ErrorCode> = new Set(["model_loading", "unprocessable"]);
 /** Workers that a plan considers. */
 const MAX_WORKERS = 16;
 
@@ -66,6 +71,8 @@ interface Division {
   readonly backoff: Backoff;
   notBeforeMs: number;
   isPlanning: boolean;
+  /** Failures of workers to plan, by which the next one is chosen. */
+  faults: number;
   /** No replica of an earlier leader is taken up any more. */
   isSettled: boolean;
   /** Why the latest plan failed. */
@@ -85,6 +92,8 @@ export class StagedReplicas {
   readonly #awaySinceMs = new Map<string, number>();
   /** By deployment: since when no worker's memory is known. */
   readonly #unknownSinceMs = new Map<string, number>();
+  /** By key of a stage, then node: since when it has not been ready after a failure. */
+  readonly #failingSinceMs = new Map<string, number>();
   #leaderSinceMs: number | undefined;
   #timer: NodeJS.Timeout | undefined;
   #dueMs = Number.POSITIVE_INFINITY;
@@ -108,6 +117,7 @@ export class StagedReplicas {
     this.#leaderSinceMs = undefined;
     this.#divisions.clear();
     this.#unknownSinceMs.clear();
+    this.#failingSinceMs.clear();
     this.#specs.clear();
     this.#sizes.clear();
     this.#undivided.clear();
@@ -220,6 +230,7 @@ export class StagedReplicas {
         backoff,
         notBeforeMs: 0,
         isPlanning: false,
+        faults: 0,
         isSettled: false,
         failure: undefined,
       };
@@ -255,8 +266,14 @@ export class StagedReplicas {
     const broken: StagedReplica[] = [];
     for (const replica of allOf(division)) {
       if (!isDeepStrictEqual(replica.of, spec)) continue;
-      const holds = replica.parts.map(({ node }) => this.#hold(candidates.get(node), node));
       const spares = unused(free, [...sound, ...allOf(division)]);
+      const holds = replica.parts.map(({ node, memoryBytes }, index) => {
+        const hold = this.#hold(candidates.get(node), node);
+        if (hold !== "firm" || !this.#fails(candidates.get(node), keyOfPart(replica, index)))
+          return hold;
+        const canMove = spares.some((spare) => (spare.memoryBytes(spec.key) ?? 0) >= memoryBytes);
+        return canMove ? "lost" : hold;
+      });
       const next = mended(replica, { holds, spares, workers: candidates });
       if (next) sound.push(next);
       else if (serves(replica, candidates)) broken.push(replica);
@@ -284,6 +301,20 @@ export class StagedReplicas {
     return candidate ? "leaving" : "firm";
   }
 
+  /** Whether the worker has failed to load the stage for long, as where its disk is full. */
+  #fails(candidate: StageCandidate | undefined, key: string): boolean {
+    const phase = candidate?.node.replica(key)?.phase;
+    const at = `${key}@${candidate?.node.id}`;
+    const nowMs = this.#options.clock.monotonicMs();
+    if (phase === "ready") this.#failingSinceMs.delete(at);
+    if (phase !== "failed") return false;
+    const sinceMs = this.#failingSinceMs.get(at) ?? nowMs;
+    this.#failingSinceMs.set(at, sinceMs);
+    const leftMs = sinceMs + FAILING_MS - nowMs;
+    if (leftMs > 0) this.#again(leftMs);
+    return leftMs <= 0;
+  }
+
   /** The earliest of what is due. */
   #again(afterMs: number): void {
     const dueMs = this.#options.clock.monotonicMs() + afterMs;
@@ -307,7 +338,7 @@ export class StagedReplicas {
     const free = unused(candidates, division.replicas).slice(0, MAX_WORKERS);
     division.isPlanning = true;
     division.isSettled = true;
-    void this.#planned(spec, free).then(
+    void this.#planned(spec, free, free[division.faults % free.length]?.node.link).then(
       (replica) => {
         division.isPlanning = false;
         division.failure = undefined;
@@ -321,6 +352,7 @@ export class StagedReplicas {
         const failure = toAppError(error);
         const { code, message } = failure;
         const waitMs = division.backoff.nextMs();
+        if (!NO_FAULT.has(code)) division.faults++;
         division.isPlanning = false;
         division.notBeforeMs = this.#options.clock.monotonicMs() + waitMs;
         if (division.failure?.message !== message) {
@@ -333,8 +365,11 @@ export class StagedReplicas {
     );
   }
 
-  async #planned(spec: LlamaDeployment, free: readonly StageCandidate[]): Promise<StagedReplica> {
-    const link = free[0]?.node.link;
+  async #planned(
+    spec: LlamaDeployment,
+    free: readonly StageCandidate[],
+    link: StageCandidate["node"]["link"],
+  ): Promise<StagedReplica> {
     if (free.length < 2 || !link) {
       const message = `${free.length} workers are there that could have a stage of ${spec.key}, and it needs two: start more`;
       throw new AppError("unavailable", message);
@@ -371,9 +406,11 @@ export class StagedReplicas {
   }
 
   #forget(places: StagePlaces): void {
-    for (const at of this.#specs.keys()) {
-      const [key = "", node = ""] = at.split("@");
-      if (!places.get(key)?.has(node)) this.#specs.delete(at);
+    for (const known of [this.#specs, this.#failingSinceMs]) {
+      for (const at of known.keys()) {
+        const [key = "", node = ""] = at.split("@");
+        if (!places.get(key)?.has(node)) known.delete(at);
+      }
     }
     const replicas = [...this.#divisions.values()].flatMap(allOf);
     const used = new Set(replicas.flatMap(({ parts }) => parts.map(({ node }) => node)));

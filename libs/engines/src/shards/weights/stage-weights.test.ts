@@ -454,7 +454,14 @@ test("stage weights: a disk that gets full in the middle is a typed error", asyn
   expect(message).toMatch(/the disk of the weights cache is full \(ENOSPC\)/);
   // There is no room for it any more.
   expect((await failureOf(stage(MIDDLE, [HUB], options))).message).toMatch(/bytes are needed/);
+  // No lock is left behind, for which the next one would wait.
+  fill();
+  const indexed = () => indexedModel(specOf([HUB]), optionsOf(options));
+  expect((await failureOf(indexed())).message).toMatch(/ENOSPC/);
   await rm(filler);
+  const begunMs = performance.now();
+  expect((await indexed()).index).toBe(index);
+  expect(performance.now() - begunMs).toBeLessThan(20_000);
   const path = await stage(MIDDLE, [HUB], options);
   expect(readFileSync(path).equals(await expected(MIDDLE))).toBe(true);
 });
