@@ -46,7 +46,7 @@ await withCleanup(async () => {
   }
 });
 
-/** Of a page whose files the browser has, from its navigation on. */
+/** Times from the navigation to a page whose files the browser has. */
 async function firstPaints(rig: ConsoleRig): Promise<number[]> {
   const page = await rig.open();
   const paintsMs: number[] = [];

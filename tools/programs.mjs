@@ -104,7 +104,7 @@ function packageFolders() {
   );
 }
 
-/** Of the packages that run in a cluster: only tests use the simulation, and browsers the console. */
+/** The modules of packages that run in a cluster: not the simulation and the console. */
 function compiledModules() {
   return packageFolders()
     .filter((folder) => !["libs/simulation", "apps/console"].includes(folder))

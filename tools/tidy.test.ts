@@ -32,6 +32,7 @@ import {
   privatePagePhrases,
   privatePhrases,
   sharedNames,
+  subjectless,
   unknownNames,
 } from "./tidy/language-rules.ts";
 import { brokenLinks, unknownFiles } from "./tidy/link-rules.ts";
@@ -252,6 +253,13 @@ describe("language", () => {
       privateMessages,
       `throw new Error(\`the lease of \${node} is o${"ver"}\`);`,
       `throw new Error(\`the lease of \${node} has expired\`);`,
+    ],
+    [
+      "comments",
+      "what a function or type is comes first",
+      subjectless,
+      "/** Of a file. */\nexport function f() {}",
+      "/** The size of a file. */\nfunction f() {}\ninterface A { /** Of a file. */ size: number }",
     ],
     ["names", "standard terms in names", privateNames, "f(isToldAnew);", "f(isReported);"],
     ["names", "standard terms in whole names", privateNames, "f(isOver);", "f(isOverGrpc);"],

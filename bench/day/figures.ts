@@ -99,7 +99,7 @@ export function plot({ series, chats, faults, startedAt }: Plotted): string {
   ]);
 }
 
-/** Of all points within a twelfth of a minute the largest. */
+/** The largest point of each twelfth of a minute. */
 function largestPerTime(points: readonly { readonly x: number; readonly y: number }[]) {
   const largest = new Map<number, number>();
   for (const { x, y } of points) {

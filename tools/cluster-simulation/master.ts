@@ -104,7 +104,7 @@ export class SimulatedMaster {
     return logs;
   }
 
-  /** Those of the jobs for whose waiting this master gives no reason. */
+  /** The jobs for whose waiting this master gives no reason. */
   async unexplained(ids: readonly string[]): Promise<string[]> {
     const found: string[] = [];
     for (const id of ids) {

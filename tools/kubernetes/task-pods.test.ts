@@ -69,7 +69,7 @@ function podsOf(id: string): readonly Pod[] {
   return (JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] }).items;
 }
 
-/** Those of models on GPUs. */
+/** The Pods of models on GPUs. */
 const modelPods = (): readonly Pod[] => {
   const args = ["get", "pods", "--selector=heddle.dev/model-of", "--output=json"];
   const { items } = JSON.parse(release.kubectl(...args)) as { readonly items: readonly Pod[] };

@@ -110,7 +110,7 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
   };
 }
 
-/** That of the pod's service account, or of KUBECONFIG. */
+/** The configuration of the pod's service account, or of KUBECONFIG. */
 function loadedConfig(): KubeConfig {
   const config = new KubeConfig();
   config.loadFromDefault();

@@ -84,7 +84,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Of a new object. */
+/** The metadata of a new object. */
 export function newMetadata(name: string): CustomResource<object, ResourceStatus>["metadata"] {
   return {
     name,

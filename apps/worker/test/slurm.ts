@@ -27,7 +27,7 @@ export class SlurmCluster {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-slurm-"));
   readonly #programs: ChildProcess[] = [];
 
-  /** Of its commands. */
+  /** The environment of Slurm's commands. */
   get environment(): Record<string, string> {
     return { SLURM_CONF: join(this.folder, "slurm.conf"), PATH };
   }

@@ -74,7 +74,7 @@ export class TestLeader {
     return this.#server?.address ?? "";
   }
 
-  /** Of a node that connects to this leader. */
+  /** The credentials of a node that connects to this leader. */
   get credentials(): NodeCredentials {
     return { clusterToken, node: { role: "worker", name: "worker-1" } };
   }
@@ -145,7 +145,7 @@ export class TestLeader {
     return child;
   }
 
-  /** Of the attached worker. */
+  /** The id of the attached worker. */
   get nodeId(): string {
     return this.register?.nodeId ?? "";
   }

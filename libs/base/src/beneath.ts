@@ -418,7 +418,7 @@ function notRegular(path: string, found: Stats): Error {
   return new AppError("invalid_value", `${path} is not a regular file`);
 }
 
-/** Of a file with several names. In a folder of root or of this process's user no task makes one. */
+/** Refuses a hard link of another user. No task can make one in a folder of root or of this user. */
 function checkOwner(path: string, file: Stats, folder: Stats): void {
   const isTrusted = folder.uid === 0 || folder.uid === process.getuid?.();
   if (isTrusted || file.uid === folder.uid) return;

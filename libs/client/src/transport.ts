@@ -32,7 +32,7 @@ export interface HeddleOptions extends CommandLineOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
-/** Of command lines, whose user sees the errors. */
+/** The options of command lines, whose user sees the errors. */
 interface CommandLineOptions {
   /** False: no retry if every endpoint is on loopback and refused the connection. */
   readonly retryRefused?: boolean | undefined;

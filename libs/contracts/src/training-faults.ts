@@ -194,7 +194,7 @@ function ppoFaults(config: PpoTraining, tasks: number, fault: AddFault): void {
   if (tasks === 1) soleFaults(config, fault);
 }
 
-/** Of ppo with one task. */
+/** Adds the faults of ppo with one task. */
 function soleFaults(config: PpoTraining, fault: AddFault): void {
   if (config.compression !== "none") {
     const why = "one task alone moves the parameters itself, and all of that must arrive";

@@ -275,7 +275,7 @@ function isReplaceable(state: ControlState, { lineage }: ModelRecord, next: Mode
   return versionOf(state) < RECORDS_EVENTS || lineage.project === next.lineage?.project;
 }
 
-/** Of a deployment that follows its load, what does not change by itself. */
+/** The part of an autoscaled deployment that only a user changes. */
 function fixedOf(record: DeploymentRecord): Partial<DeploymentRecord> {
   const { spec, resources, scaling } = record;
   return scaling ? { spec, resources, scaling } : record;

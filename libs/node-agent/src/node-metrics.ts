@@ -269,7 +269,7 @@ function eachGpu(read: (gpu: GpuState) => Amount): Metric["samples"] {
 
 type TaskNumber = "step" | "steps_per_second" | "tokens_per_second" | "loss" | "bytes_pushed";
 
-/** Of the tasks whose latest progress line has the number. */
+/** Samples of the tasks whose latest progress line has the number. */
 function eachTask(name: TaskNumber): Metric["samples"] {
   return ({ tasks = [] }) =>
     tasks.flatMap(({ task, progress }): Sample[] => {
@@ -279,7 +279,7 @@ function eachTask(name: TaskNumber): Metric["samples"] {
     });
 }
 
-/** Of replicas that are parts of divided models. */
+/** Samples of the replicas that are parts of divided models. */
 function eachStage(read: (load: StageLoad) => Amount): Metric["samples"] {
   return ({ replicas = [] }) =>
     replicas.flatMap(({ deployment = "", load }): Sample[] =>

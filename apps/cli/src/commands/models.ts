@@ -117,7 +117,7 @@ function replicas(model: JsonFields): string {
     .join(" ");
 }
 
-/** Of each divided replica the blocks of its stages, with the times that they report. */
+/** The blocks of each divided replica's stages, with the times that they report. */
 function stages(model: JsonFields): string {
   return recordsOf(model["replicas"])
     .map((replica) => recordsOf(replica["stages"]).map(stageText).join(", "))

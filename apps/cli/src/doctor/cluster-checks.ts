@@ -125,7 +125,7 @@ function use({ endpoint, health }: Answer): Finding[] {
   return [report.warning(what, "Free space, or move the master to a larger machine.")];
 }
 
-/** Of addresses with TLS: of HTTPS endpoints, and below those of the masters' gRPC ports. */
+/** Checks the certificates of HTTPS endpoints; the masters' gRPC ports are checked below. */
 async function certificatesOf(endpoints: readonly string[]): Promise<Finding[]> {
   const secure = endpoints.filter((endpoint) => endpoint.startsWith("https:"));
   const found = secure.map(async (endpoint) => {

@@ -59,7 +59,7 @@ export async function streamAnswer(
   }
 }
 
-/** Of the tokens after the first one, which the time to the first token measures. */
+/** The rate of the tokens after the first one, which has a measure of its own. */
 function rateOf({ tokens }: StreamedAnswer, firstMs: number | undefined): number | undefined {
   if (tokens === undefined || tokens < 2 || firstMs === undefined) return undefined;
   return (1_000 * (tokens - 1)) / Math.max(1, performance.now() - firstMs);

@@ -47,7 +47,7 @@ export function SecretsCard() {
   );
 }
 
-/** Of a secret that has a name already, or of a new one. */
+/** Sets the value of an existing secret, or of a new one. */
 function SetSecret({ name }: { readonly name?: string }) {
   const { heddle } = useSession();
   const queries = useQueryClient();

@@ -41,7 +41,7 @@ export class Series {
     this.#stretches.push({ low: point, high: point, count: 1 });
   }
 
-  /** Those to draw, in their order: no peak is missing. */
+  /** The points to draw, in their order: no peak is missing. */
   get points(): readonly SeriesPoint[] {
     const drawn = this.#stretches.flatMap(({ low, high }) => {
       if (low === high) return low;

@@ -20,7 +20,7 @@ export class DocumentBackup {
     this.#options = options;
   }
 
-  /** Of the documents that there are now. */
+  /** The digests of all present documents. */
   digests(): string[] {
     return [...this.#options.control.documents.digests.keys()];
   }

@@ -84,7 +84,7 @@ export class AdmittedCall {
     this.#span = span;
   }
 
-  /** Of its span; undefined where traces are off. */
+  /** The span's header value; undefined where traces are off. */
   get traceparent(): string | undefined {
     return this.#span && traceParentOf(this.#span.context);
   }

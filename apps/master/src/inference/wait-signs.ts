@@ -1,6 +1,6 @@
 import type { CallWait } from "./dispatch/inference-port.ts";
 
-/** Of a call that has waited in this master's queue. */
+/** The headers of a call that has waited in this master's queue. */
 export function waitHeaders({ firstPosition, waitedMs }: CallWait): Record<string, string> {
   if (firstPosition === undefined) return {};
   return {

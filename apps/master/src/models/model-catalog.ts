@@ -47,7 +47,7 @@ export class ModelCatalog {
     return this.#directory.divisions.fresh();
   }
 
-  /** Of the project of the call, of the whole cluster, or of another project that the caller reads. */
+  /** A model of the call's project, of the whole cluster, or of another project that the caller reads. */
   find(id: string, key: ModelUser): ModelRecord | undefined {
     const { state } = this.#control;
     const found = modelIn(state, id, key.project);

@@ -100,7 +100,7 @@ function nodeResources(node: NodeView, control: ControlPlane): NodeAndDevices {
   return { view, devices };
 }
 
-/** Of a node that runs jobs; another one has none. */
+/** The places of a node that runs jobs; other nodes have none. */
 function taskPlaces(record: NodeRecord | undefined, inUse: number): TaskPlaces {
   const offered = record ? (record.offer.maxTasks ?? null) : 0;
   const left = offered === null ? null : Math.max(0, offered - inUse);

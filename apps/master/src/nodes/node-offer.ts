@@ -50,7 +50,7 @@ export function nodeOfferOf(
   };
 }
 
-/** That of a worker that had executors and has none now, so that no task goes there. */
+/** The offer of a worker that has lost its executors, so that no task goes there. */
 export function closedOffer(view: NodeView, known: NodeOffer): NodeOffer | undefined {
   if (view.offer || view.kind !== "worker") return undefined;
   return { ...known, incarnation: view.incarnation, executors: [], algorithms: [] };

@@ -33,7 +33,7 @@ export class ArtifactReader {
     this.#options = options;
   }
 
-  /** Those of the job's latest attempt, by rank and name. Throws `not_found` for an unknown job. */
+  /** The artifacts of the job's latest attempt, by rank and name. Throws `not_found` for an unknown job. */
   list(jobId: string): KnownArtifact[] {
     const { state } = this.#options.control;
     const job = state.jobs.get(jobId);

@@ -73,7 +73,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     }
   }
 
-  /** Of several objects with an id the oldest one, which the others do not disturb. */
+  /** The oldest of several objects with an id; the others change nothing. */
   #ownerOf(
     id: string,
     { objects }: Resources<InferenceModelObject>,

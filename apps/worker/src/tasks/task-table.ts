@@ -158,7 +158,7 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Of every task that the masters have not released. */
+  /** The statuses of all tasks that the masters have not released. */
   statuses(): TaskStatus[] {
     return [
       ...[...this.#tasks.values()].map((task) => task.status()),

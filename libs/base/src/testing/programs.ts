@@ -16,8 +16,8 @@ export function startArguments(kind: ProcessKind): readonly string[] {
 }
 
 /**
- * That which `heddle up` gives, but for masters: those of tests live for seconds, and with this one
- * most of them never collect.
+ * The setting of `heddle up`, but for masters: tests' masters live for seconds, and with this
+ * setting most of them never collect garbage.
  */
 function youngGeneration(kind: ProcessKind): readonly string[] {
   if (kind !== "master") return youngGenerationFlags(kind);

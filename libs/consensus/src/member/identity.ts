@@ -171,7 +171,7 @@ function parseIdentity(text: string): Identity | undefined {
   return sha256 === undefined || sha256 === checksum(identity) ? identity : undefined;
 }
 
-/** Of the identity with its fields in the order of the file. */
+/** The checksum of the identity, with its fields in the order of the file. */
 function checksum(identity: Identity): string {
   return createHash("sha256").update(JSON.stringify(identity)).digest("hex");
 }

@@ -55,7 +55,7 @@ export class LockSocket {
     return present;
   }
 
-  /** Of processes that were killed before their sockets had their names. */
+  /** Removes sockets of processes that were killed before these had their names. */
   async #removeDrafts(directory: string): Promise<void> {
     for (const name of (await readdir(directory)).filter((each) => IS_DRAFT.test(each))) {
       const { mtimeMs } = await stat(join(directory, name)).catch(() => ({ mtimeMs: Date.now() }));

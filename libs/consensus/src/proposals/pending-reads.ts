@@ -92,7 +92,7 @@ export class PendingReads {
       .filter(({ waiters }) => waiters.length > 0);
   }
 
-  /** Those that may still wait. */
+  /** The waiters that may still wait. */
   #rejectLate(waiters: readonly Waiter[], tick: number, why: () => AppError): Waiter[] {
     const late = waiters.filter(({ deadlineTick }) => deadlineTick <= tick);
     for (const waiter of late) waiter.reject(why());

@@ -55,7 +55,7 @@ export class ShortestEnd {
     return bytes;
   }
 
-  /** Of one node from `at` on; see GrammarFrame. */
+  /** The rest of one node from `at` on; see GrammarFrame. */
   #rest(id: number, at: number, ofNodes: readonly number[]): number {
     const node = this.#program.nodes[id] as GrammarNode;
     const of = (part: number) => ofNodes[part] as number;

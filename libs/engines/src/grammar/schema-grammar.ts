@@ -287,7 +287,7 @@ export class SchemaGrammar {
     return isFree ? this.#texts.common(pattern) : this.#texts.pattern(pattern);
   }
 
-  /** Of at most so many digits that no two texts are one number. */
+  /** Numbers without the excluded ones, with so few digits that no two texts are one number. */
   #numberWithout(
     { isFractional, multiples }: SchemaShape,
     excluded: readonly Located[],

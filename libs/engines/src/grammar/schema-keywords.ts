@@ -129,7 +129,7 @@ export class KeywordReader {
     };
   }
 
-  /** Those of 1 say no more than that a number is whole. */
+  /** The `multipleOf` constraint; a multiple of 1 only says that a number is whole. */
   multiples(): Located[] {
     const value = this.#number("multipleOf");
     if (value === undefined || value === 1) return [];
@@ -151,7 +151,7 @@ export class KeywordReader {
     return [{ schema: value, pointer: under(this.#pointer, keyword) }];
   }
 
-  /** Those of texts; without formats that forbid nothing. */
+  /** The formats of texts, without those that forbid nothing. */
   format(): Located[] {
     return this.texts("format").filter(({ schema }) => {
       if (ANNOTATING_FORMATS.has(schema as string) || INTEGER_FORMATS.has(schema)) return false;

@@ -156,7 +156,7 @@ function bothPrefixes(a: SchemaShape, b: SchemaShape): (readonly Located[])[] {
   ]);
 }
 
-/** Of two bounds, either of which may be absent. */
+/** The larger one of two bounds, either of which may be absent. */
 export function larger(a: number | undefined, b: number | undefined): number | undefined {
   return a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 }
@@ -182,7 +182,7 @@ interface Member {
   readonly isRequired: boolean;
 }
 
-/** Those that have a schema, and those that are required without one. */
+/** The members that have a schema, and those that are required without one. */
 export function membersOf({ properties, required, additional }: SchemaShape): Member[] {
   const named = [...properties].map(([name, schemas]) => ({
     name,

@@ -67,7 +67,7 @@ export function openTapLibrary(library: NativeLibrary): TapLibrary {
   }
 }
 
-/** Of llama-ext.h, whose names are C++'s and are not promised to stay. */
+/** Opens a function of llama-ext.h, whose names are C++'s and may change. */
 function openLayerInput(llama: ReturnType<typeof koffi.load>): LayerInput | undefined {
   try {
     return {

@@ -17,7 +17,7 @@ const SIZES = { embedding: 256, feedForward: 4_096, blocks: 6, contextTokens: 1_
 /** More than a process takes is planned, but no more than this of it. */
 const MOST_SPARE = 1.35;
 
-/** Of 32,000 tokens. */
+/** A vocabulary of 32,000 tokens. */
 const vocabulary = () => {
   const letters = Array.from({ length: 179 }, (_, i) => String.fromCodePoint(0x4e00 + i));
   return byteVocabulary(letters.flatMap((one) => letters.map((other) => [one, other] as const)));

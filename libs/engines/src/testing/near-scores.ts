@@ -34,7 +34,7 @@ export function expectNear(
 
 const spelling = ({ bytes }: Pick<TokenLogprob, "bytes">) => bytes.join(" ");
 
-/** Of the most likely tokens, by their bytes; those without text are left out. */
+/** The scores of the most likely tokens, by their bytes; tokens without text are left out. */
 function logprobsOf({ top }: TokenLogprob): Map<string, number> {
   const spelled = top.filter(({ bytes }) => bytes.length > 0);
   return new Map(spelled.map(({ bytes, logprob }) => [spelling({ bytes }), logprob]));

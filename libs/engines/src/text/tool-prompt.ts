@@ -58,7 +58,7 @@ export function writtenCalls(
   return `${plainest(form.open)}${texts.join(form.between)}${form.close}`;
 }
 
-/** Of alternatives the first. */
+/** The form with the first of all alternatives. */
 function plainest(parts: readonly FormPart[]): string {
   return parts
     .map((part) => {

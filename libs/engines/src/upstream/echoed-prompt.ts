@@ -7,7 +7,7 @@ export interface ScoredText {
   readonly logprobs: readonly TokenLogprob[];
 }
 
-/** Of one piece of a choice: what was not yet given of the prompt, and the answer. */
+/** The parts of one piece of a choice: what is new of the prompt, and the answer. */
 interface DividedPiece {
   readonly prompt: ScoredText;
   readonly answer: ScoredText;

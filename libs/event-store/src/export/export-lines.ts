@@ -90,7 +90,7 @@ export async function* exportLines(
   await pages.return();
 }
 
-/** Those in the range spread over it, the last one before it, and that of `since`. */
+/** Sizes that are spread over the range, the last one before it, and that of `since`. */
 function earlierSizes(
   kept: readonly number[],
   { first, end, since }: ExportRange,

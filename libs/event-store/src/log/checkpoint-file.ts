@@ -93,12 +93,12 @@ export class CheckpointFile {
     return new CheckpointFile(files, directory, origin, file);
   }
 
-  /** Of the largest tree. */
+  /** The checkpoint of the largest tree. */
   get latest(): SignedNote | undefined {
     return this.#latest;
   }
 
-  /** Of all checkpoints, rising. */
+  /** The sizes of all checkpoints, rising. */
   get sizes(): readonly number[] {
     return this.#places.map(({ size }) => size);
   }

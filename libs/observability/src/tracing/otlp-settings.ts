@@ -20,7 +20,7 @@ interface Batch {
   readonly exportTimeoutMillis: number;
 }
 
-/** Of spans without a parent; those with one follow it where `isParentBased`. */
+/** Samples spans without a parent; others follow their parent where `isParentBased`. */
 export interface TraceSampler {
   readonly isParentBased: boolean;
   /** 0..1 */

@@ -31,7 +31,7 @@ function asGiven(path: string): string {
 const PASSED =
   /^(PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS|PLUGIN_\w+|(HTTPS?|NO)_PROXY)$/i;
 
-/** Of this process's environment what a plugin may know: no keys of Heddle. */
+/** The part of this process's environment that a plugin may know: no keys of Heddle. */
 export function pluginEnvironment(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(env).filter(([name]) => PASSED.test(name)));
 }

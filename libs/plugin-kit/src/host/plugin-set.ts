@@ -37,12 +37,12 @@ export class PluginSet {
     return new PluginSet(plugins, unreadable.map(unreadableStatus));
   }
 
-  /** Those that may serve, in their order. */
+  /** The plugins that may serve, in their order. */
   get usable(): readonly HostedPlugin[] {
     return this.#plugins.filter(({ state }) => state === "ready" || state === "restarting");
   }
 
-  /** Those that are not refused, whether or not they run in this process. */
+  /** The plugins that are not refused, whether or not they run in this process. */
   get loaded(): readonly HostedPlugin[] {
     return this.#plugins.filter(({ state }) => state !== "refused");
   }

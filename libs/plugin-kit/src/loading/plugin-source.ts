@@ -130,7 +130,7 @@ function tooLarge(root: string): Error {
   return new Error(`the folder ${root} has more than ${bounds}: bundle the plugin into one file`);
 }
 
-/** Of the bytes of one file, hexadecimal. */
+/** The digest of one file's bytes, hexadecimal. */
 export function fileDigest(bytes: Uint8Array | string): string {
   return createHash("sha256").update(bytes).digest("hex");
 }

@@ -7,8 +7,8 @@ const SCALAR =
   /^(double|float|u?int32|u?int64|s(?:int|fixed)(?:32|64)|fixed(?:32|64)|bool|string|bytes)$/;
 
 /**
- * Of a description in protobufjs's JSON what one message type needs: itself, and the types of its
- * fields, directly or not. `name` is resolved from inside the namespace `from`.
+ * The part of a description in protobufjs's JSON that one message type needs: itself, and the types
+ * of its fields, directly or not. `name` is resolved from inside the namespace `from`.
  */
 export function messageClosure(
   all: Space,

@@ -188,7 +188,7 @@ class MetricMeans {
     }
   }
 
-  /** Of the last minibatch. */
+  /** The last minibatch's value. */
   latest(name: string): number {
     return this.#latest[name] ?? 0;
   }

@@ -65,7 +65,7 @@ export class BpeTokenizer {
     this.#knownEnds = [];
   }
 
-  /** Of all pairs that can be merged the one of the first merge, and of those the leftmost. */
+  /** Merges pairs in the order of the merges, and the leftmost of equal pairs first. */
   #merged(text: Uint8Array, begin: number, end: number): Int32Array {
     const { byteTokens, merges } = this.vocabulary;
     const chain = new Int32Array(end - begin);

@@ -270,8 +270,8 @@ interface Shard {
 }
 
 /**
- * Of a step with as many shards each takes its own; a step without shards takes those of all, as
- * `NAME.0`, `NAME.1` and so on.
+ * A shard takes the input of its own number from a step with as many shards. A step without
+ * shards takes the inputs of all of them, as `NAME.0`, `NAME.1` and so on.
  */
 function inputsOf(name: string, text: string, shard: Shard): PlannedInput[] {
   const { known, number, steps, places } = shard;

@@ -203,7 +203,7 @@ function placementOf(request: RegisterModelRequest): ModelPlacement | undefined 
   return { mode: mode ?? "auto", ...(maxStages !== undefined && { maxStages }) };
 }
 
-/** Of a model that needs several GPUs. */
+/** The split of a model that needs several GPUs. */
 function splitOf({ options, resources }: RegisterModelRequest): GpuSplit | undefined {
   if (resources === undefined || resources.gpu_count < 2) return undefined;
   const { split_mode: mode = "layer", tensor_split: shares = [], main_gpu: mainGpu = 0 } = options;

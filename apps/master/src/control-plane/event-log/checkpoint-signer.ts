@@ -60,7 +60,7 @@ export class CheckpointSigner {
     await propose(this.#control, { type: "events.checkpoint", atMs: Date.now(), size, note });
   }
 
-  /** Of the newest key, and for the first checkpoint under it of the one before. */
+  /** The newest key's signer; for the first checkpoint under that key, the previous one's too. */
   async #signers(): Promise<NoteSigner[]> {
     const control = this.#control;
     const { origin } = this.#events;

@@ -77,7 +77,7 @@ function nonceOf(role: SealRole, { sequence }: SealPlace): Buffer {
   return nonce;
 }
 
-/** Of each log its own, since nonces repeat in another one. Node takes far longer with keys as bytes. */
+/** Each log has its own key, since nonces repeat in others. Node is slower with keys as bytes. */
 function keyOf(key: string, { origin }: SealPlace): KeyObject {
   const secret = createSecretKey(key, "base64");
   return createSecretKey(createHmac("sha256", secret).update(origin).digest());

@@ -105,7 +105,7 @@ export class CompletionStore {
     await this.#documents.delete("completion", id, owner);
   }
 
-  /** Of one that did not run here when its record was read. */
+  /** Whether a completion is lost that did not run here when its record was read. */
   #isLost(
     { id, created }: StoredCompletion,
     { master, life }: Readonly<Record<string, string>>,

@@ -185,7 +185,7 @@ function candidatesOf({ n, best_of: candidates }: CompletionRequest): number {
   return candidates ?? n ?? 1;
 }
 
-/** Of each prompt's choices the most likely, the best first; all in their order where all are sent. */
+/** Each prompt's most likely choices, the best first; all in their order where all are sent. */
 function bestOf({ request, choices }: PreparedCompletion, all: readonly Part[]): readonly Part[] {
   const { n } = request;
   const drawn = candidatesOf(request);

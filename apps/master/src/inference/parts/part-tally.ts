@@ -98,7 +98,7 @@ export function sumOfTokens(parts: readonly CallTokens[]): CallTokens {
   return sum;
 }
 
-/** Of each number the larger one. */
+/** The larger one of each number. */
 export function largerTokens(tokens: CallTokens, others: CallTokens): CallTokens {
   return {
     promptTokens: Math.max(tokens.promptTokens, others.promptTokens),

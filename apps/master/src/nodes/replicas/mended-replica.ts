@@ -96,7 +96,7 @@ function taken(
   return at < 0 ? undefined : free.splice(at, 1)[0];
 }
 
-/** Of replicas that workers report, those of leaving workers serve until others are ready. */
+/** Replicas of leaving workers serve until others are ready. */
 export function succeeding(
   reported: readonly StagedReplica[],
   workers: ReadonlyMap<string, StageCandidate>,

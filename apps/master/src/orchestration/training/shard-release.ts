@@ -87,7 +87,7 @@ export class ShardRelease {
     return found;
   }
 
-  /** Of the latest attempts of all live or recently ended jobs. */
+  /** The shards of the latest attempts of all live or recently ended jobs. */
   *#recentHoldings(): Steps<Map<string, Held>> {
     const { control, clock } = this.#options;
     const found = new Map<string, Held>();

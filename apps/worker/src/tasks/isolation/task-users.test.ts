@@ -32,7 +32,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(root, { recursive: true }));
 
-/** Of a new worker; all workers of a test are on one machine. */
+/** The users of a new worker; all workers of a test are on one machine. */
 function usersOf(own: UserRange, at: string): TaskUsers {
   return new TaskUsers(own, at, new UserClaims(at, [join(root, "claims")]));
 }

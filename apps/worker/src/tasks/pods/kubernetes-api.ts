@@ -57,7 +57,7 @@ export class KubernetesApi {
     this.#agent = new Agent({ keepAlive: true, maxSockets: 32, ca });
   }
 
-  /** Of this namespace. */
+  /** The path of objects in this namespace. */
   path(plural: string, name = ""): string {
     return `/api/v1/namespaces/${this.namespace}/${plural}${name && `/${name}`}`;
   }

@@ -70,7 +70,7 @@ export class PodPlace {
     throw new AppError("invalid_value", message);
   }
 
-  /** Of this worker's node: which profiles it has. */
+  /** The labels of this worker's node: which profiles it has. */
   get labels(): Readonly<Record<string, string>> {
     const names = Object.keys(this.#profiles);
     return Object.fromEntries(names.map((name) => [`heddle/profile-${name}`, "true"]));

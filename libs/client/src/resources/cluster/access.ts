@@ -93,7 +93,7 @@ export class RoleBindings {
     this.#transport = transport;
   }
 
-  /** Those of a subject, a role or a project; all without a filter. */
+  /** The bindings of a subject, a role or a project; all without a filter. */
   list(filter: Partial<BindingSpec> = {}, options: CallOptions = {}): Pages<Binding> {
     return new Pages(this.#transport, "/bindings", { ...filter }, options);
   }

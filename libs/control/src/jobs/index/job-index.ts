@@ -351,12 +351,12 @@ function shardsHeld(job: JobRecord | undefined): readonly string[] {
   return isUnderWay(job.state) || job.liveTasks > 0 ? job.shards : NO_SHARDS;
 }
 
-/** Of the artifacts that a task has left. */
+/** The size of the artifacts that a task has left. */
 export function artifactBytes(task: Pick<TaskRecord, "exit"> | undefined): number {
   return (task?.exit?.artifacts ?? []).reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
-/** Of the checkpoints that a job keeps: those of one that succeeded or was cancelled are removed. */
+/** The size of a job's checkpoints: those of a succeeded or cancelled job are removed. */
 function savedBytes(job: JobRecord | undefined): number {
   if (!job || job.state === "succeeded" || job.state === "cancelled") return 0;
   return job.checkpoint?.bytes ?? 0;

@@ -139,7 +139,7 @@ function preempt(victim: Sequence, queue: SequenceQueue<Sequence>, cache: KvCach
   queue.pushFront(victim);
 }
 
-/** Of the lowest rank, the sequence that has computed the least, if the waiting one outranks it. */
+/** The sequence of the lowest rank that has computed the least, if the waiting one outranks it. */
 function youngestOutranked({ rank }: Sequence, { running }: KvCache): Sequence | undefined {
   let victim: Sequence | undefined;
   // The set runs from old to young.
@@ -227,8 +227,8 @@ function commonPrefix(running: Sequence, waiting: Sequence): number {
 }
 
 /**
- * Of the lowest rank, the youngest of the key that has the most slots: one that came for a little is
- * not the first to go.
+ * The youngest sequence of the lowest rank, of the key that has the most slots: keys with few
+ * sequences are not preempted first.
  */
 export function youngestOf(running: ReadonlySet<Sequence>): Sequence | undefined {
   const places = new Map<string, number>();

@@ -80,7 +80,7 @@ export class Batch {
     this.#outputCount = 0;
   }
 
-  /** Of each token the token, its position and its sequence, as stages of a model get them. */
+  /** The id, position and sequence of each token, as stages of a model get them. */
   rows(): Int32Array {
     const rows = new Int32Array(this.size * ROW_NUMBERS);
     for (let i = 0; i < this.size; i++) {

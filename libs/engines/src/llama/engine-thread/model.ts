@@ -330,7 +330,7 @@ function isLastStage({ stages = 1 }: ThreadStart): boolean {
   return stages > 1;
 }
 
-/** Of a model in stages each loads what changes its own blocks, and the last gives it to the others. */
+/** Each stage of a divided model loads the part of an adapter for its blocks; the last one sends it. */
 function adaptersOf(
   llama: Llama,
   model: Pointer,

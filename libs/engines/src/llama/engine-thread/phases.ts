@@ -6,7 +6,7 @@ export interface Phases {
   readonly prompts: TextSequence[];
 }
 
-/** Of the running sequences of one adapter; nothing of them is planned yet but one token to decode. */
+/** The phases of one adapter's running sequences; only one token to decode is planned of each. */
 export function phasesOf(running: Iterable<Sequence>, adapter: number): Phases {
   const decoding: TextSequence[] = [];
   const prompts: TextSequence[] = [];

@@ -34,7 +34,7 @@ export class SequenceQueue<Item extends QueuedItem> {
     this.#items.unshift(item);
   }
 
-  /** Those that wait, in the order of their arrival; what was put back comes first. */
+  /** The waiting items, in the order of their arrival; those that were put back are first. */
   get items(): readonly Item[] {
     return this.#items;
   }

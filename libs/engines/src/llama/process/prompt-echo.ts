@@ -64,7 +64,7 @@ export class PromptEcho {
     return { type: "prompt", id: this.#id, text, logprobs };
   }
 
-  /** Of a text: control tokens are spelled in it, and what was put before it is not. */
+  /** The scores as for the sent text: control tokens are spelled, and added begin tokens are absent. */
   #asSent(scored: readonly TokenLogprob[], at: number): readonly TokenLogprob[] {
     const sent = scored.map((each, i) => ({ ...each, bytes: [...this.#bytes(at + i)] }));
     const skipped = this.#beginTokens;

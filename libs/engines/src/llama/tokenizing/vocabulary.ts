@@ -113,7 +113,7 @@ function pairForm(llama: Llama, model: Pointer): PairForm {
 }
 
 /**
- * Of a byte-pair vocabulary the library drops bytes that no token spells. Two other kinds replace
+ * The library drops bytes that no token of a byte-pair vocabulary spells. Two other kinds replace
  * unknown text by a token or more for each byte; the rest may drop anything.
  */
 function keptBytes(

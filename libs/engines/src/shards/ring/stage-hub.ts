@@ -80,7 +80,7 @@ export class StageHub {
     void this.#moves.run(() => this.#move());
   }
 
-  /** Those that have moved give their caches to the new ones; else all join again. */
+  /** Moved stages give their caches to the new ones; else all join again. */
   async #move(): Promise<void> {
     const before = this.#joined;
     if (!before) return;
@@ -148,7 +148,7 @@ export class StageHub {
     for (const frame of held) this.#send(frame);
   }
 
-  /** Of a lost stage's epoch nothing comes back. */
+  /** Nothing of a lost stage's epoch returns. */
   #lose(lost: JoinedStreams): void {
     if (this.#joined !== lost) return;
     this.#joined = undefined;

@@ -98,7 +98,7 @@ function localFile(url: URL, name: string): SizedSource {
   };
 }
 
-/** Of a store that this worker may read, if there is a reader for it. */
+/** The ranges of a store that this worker may read, if there is a reader for it. */
 function storeRanges<Source extends WeightsSource>(
   source: Source,
   name: string,
