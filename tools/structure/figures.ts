@@ -72,10 +72,17 @@ function documentsOf(all: ReadonlyMap<string, string>): StructureFigures {
   };
 }
 
-/** The first folders below `src`, the pairs of them that import, and the longest chain of these. */
+/**
+ * The first folders below `src`, the pairs of them that import, and the longest chain of these. What
+ * composes an app does not count, as in `folderCycles`: modules, and the files beside the folders.
+ */
 function topFoldersOf(project: string, sources: readonly SourceFile[]): StructureFigures {
   const below = `${project}/src/`;
-  const own = sources.filter(({ path }) => path.startsWith(below));
+  const isApp = project.startsWith("apps/");
+  const own = sources.filter(({ path }) => {
+    const isBeside = !path.slice(below.length).includes("/");
+    return path.startsWith(below) && !path.endsWith(".module.ts") && !(isApp && isBeside);
+  });
   const known = new Set(own.map(({ path }) => path));
   const topFolderOf = (path: string) => path.slice(below.length).split("/").slice(0, -1)[0] ?? ".";
   const imported = new Map(own.map(({ path }) => [topFolderOf(path), new Set<string>()]));
