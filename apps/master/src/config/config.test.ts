@@ -1,8 +1,10 @@
 // holds: cli-addresses, sec-tls-default
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { MASTER_SETTING_NAMES } from "@heddle/contracts/configuration/master-settings";
 import { describe, expect, it } from "vitest";
 import { readConfig, readConfigFile } from "./config.ts";
 
@@ -53,6 +55,15 @@ describe("readConfig", () => {
     expect(() => readConfig(model, {})).toThrow(/--model-file must end in \.gguf/);
     const half = ["--http-cert-file", "/c"];
     expect(() => readConfig(half, {})).toThrow(/--http-cert-file needs --http-key-file too/);
+  });
+
+  it("uses every setting, itself or to find faults", () => {
+    const code = [
+      new URL("config.ts", import.meta.url),
+      new URL("../../../../libs/contracts/src/configuration/master-faults.ts", import.meta.url),
+    ].map((url) => readFileSync(fileURLToPath(url), "utf8"));
+    const isUsed = (name: string) => code.some((text) => new RegExp(`\\b${name}\\b`).test(text));
+    expect(MASTER_SETTING_NAMES.filter((name) => !isUsed(name))).toEqual([]);
   });
 
   it("keeps the cluster token in the data directory by default", () => {
