@@ -83,7 +83,7 @@ export class ModelSizes {
   }
 }
 
-/** Of the first worker that has one. */
+/** The answer of the first worker that gives one. */
 async function answerOf(
   { weights, options }: LlamaDeployment,
   workers: readonly StageCandidate[],
