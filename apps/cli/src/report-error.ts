@@ -17,7 +17,8 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   rate_limit_exceeded: "Wait a moment and try again.",
   unavailable:
     "Check that the cluster is running: `heddle up` starts one, --endpoint selects another.",
-  model_loading: "The model is still loading; `heddle models list -o wide` shows its progress.",
+  model_loading:
+    "`heddle models list -o wide` shows whether the model loads, and what it waits for.",
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 

@@ -34,6 +34,12 @@ test("lease hold: after a restore nothing starts until earlier leases have expir
   expect(hold.leftMs).toBeUndefined();
 });
 
+test("lease hold: what is left is in whole milliseconds", () => {
+  const { clock, hold } = holdOf(nextClusterId(formed, 1_000_000, "ab"), 1_000_000);
+  clock.monotonic += 0.4;
+  expect(hold.leftMs).toBe(HELD_MS);
+});
+
 test.each([3_600_000, -3_600_000])("lease hold: a clock set by %i ms changes nothing", (byMs) => {
   const { clock, hold } = holdOf(nextClusterId(formed, 1_000_000, "ab"), 1_000_000);
   clock.wall += byMs;

@@ -31,7 +31,8 @@ export class LeaseHold {
     const beforeMs = Math.max(0, this.#started.wallMs - incarnation);
     // From here on the wall clock may be set: it decides nothing.
     const passedMs = beforeMs + this.#clock.monotonicMs() - this.#started.monotonicMs;
-    const leftMs = this.#leaseMs + MARGIN_MS - passedMs;
+    // The monotonic clock counts parts of a millisecond, which no view is to show.
+    const leftMs = Math.ceil(this.#leaseMs + MARGIN_MS - passedMs);
     return leftMs > 0 ? leftMs : undefined;
   }
 }
