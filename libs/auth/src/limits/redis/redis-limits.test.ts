@@ -195,6 +195,25 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
   });
 
+  it("rates: a call that began before Redis lost its data gives nothing back to the next", async () => {
+    // A token each millisecond.
+    const of = subject("outlived", { requestsPerMinute: 60_000, tokensPerMinute: 60_000 });
+    const [before] = await admitted(1, of);
+    expect(await before?.reserve({ tokens: 30_000, spend: 0 })).toBeUndefined();
+    await withoutRedis(async () => {});
+    const isAdmitted = async () => {
+      const [hold] = await admitted(1, of);
+      return hold !== undefined && (await hold.reserve({ tokens: 10, spend: 0 })) === undefined;
+    };
+    await eventually(isAdmitted, "the new Redis counts it");
+    const client = newClient();
+    const counted = await client.hmget(keyOf(of), "r", "t");
+    before?.cancel();
+    // One connection keeps the order.
+    await admitted(1, subject("behind", { requestsPerMinute: 60 }));
+    expect(await client.hmget(keyOf(of), "r", "t")).toEqual(counted);
+  });
+
   it("a Redis that lost its data while no call came: it learns what masters spent", async () => {
     const many = Array.from({ length: 120 }, (_, n) => newBudget(`many-${n}`));
     for (const of of many) expect(await spendTen(0, of)).toBe(true);
