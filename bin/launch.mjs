@@ -18,6 +18,10 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
  * process where its Node is new enough, else in a child on the packaged Node 24.
  */
 export async function launch(app) {
+  if (process.argv.length === 3 && process.argv[2] === "--version") {
+    process.stdout.write(`${manifest().version}\n`);
+    return;
+  }
   keepCompiledModules();
   const { code, env } = await installation();
   const main = join(code, "apps", app, "dist", "main.js");
@@ -94,9 +98,13 @@ function isNewEnough() {
   return major > oldestMajor || (major === oldestMajor && minor >= oldestMinor);
 }
 
+function manifest() {
+  return JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+}
+
 /** The program of the optional dependency that carries Node for this platform. */
 function packagedNode() {
-  const { optionalDependencies } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  const { optionalDependencies } = manifest();
   const platform = process.platform === "win32" ? "win" : process.platform;
   const name = Object.keys(optionalDependencies).find(
     (each) => each.startsWith("node-") && each.endsWith(`-${platform}-${process.arch}`),

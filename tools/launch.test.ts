@@ -104,3 +104,14 @@ describe("the compile cache of the launcher", () => {
     expect(cacheWith(join(file, "cache"))).toEqual([join(file, "cache"), ""]);
   });
 });
+
+const ROOT = join(import.meta.dirname, "..");
+const { version, bin } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+
+// kubectl's plugin has flags of its own.
+const PROGRAMS = Object.entries<string>(bin).filter(([name]) => name.startsWith("heddle"));
+
+it.each(PROGRAMS)("%s --version prints the package's version", (_, file) => {
+  const printed = execFileSync(process.execPath, [join(ROOT, file), "--version"]);
+  expect(String(printed)).toBe(`${version}\n`);
+});
