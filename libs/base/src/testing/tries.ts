@@ -25,13 +25,13 @@ export async function atLeastFourOfFive(
 
 /** How late the latest timer was while the work ran. */
 async function latestTimerMs(work: Promise<unknown>): Promise<number> {
-  let isOver = false;
+  let hasEnded = false;
   const end = () => {
-    isOver = true;
+    hasEnded = true;
   };
   work.then(end, end);
   let latestMs = 0;
-  while (!isOver) {
+  while (!hasEnded) {
     const sinceMs = performance.now();
     await delay(TICK_MS);
     latestMs = Math.max(latestMs, performance.now() - sinceMs - TICK_MS);

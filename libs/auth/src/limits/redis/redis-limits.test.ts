@@ -195,7 +195,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     expect(passed).toBeLessThanOrEqual((performance.now() - sinceMs) / 1000 + 1);
   });
 
-  it("rates: a call that began before Redis lost its data gives nothing back to the next", async () => {
+  it("rates: a call that began before Redis lost its data gives nothing back", async () => {
     // A token each millisecond.
     const of = subject("outlived", { requestsPerMinute: 60_000, tokensPerMinute: 60_000 });
     const [before] = await admitted(1, of);
