@@ -15,6 +15,7 @@ import {
   versionOf,
 } from "./cluster-version.ts";
 import { ACCEPTED, type CatalogCommand, type ControlReply, refuse } from "./command.ts";
+import { isInUse } from "./ended-keys.ts";
 import { limitsFault, setLimits } from "./limits.ts";
 import { modelKey, projectOfModel } from "./model-names.ts";
 import { configureDeployment, scaleDeployment, scalingFault } from "./model-scaling.ts";
@@ -236,10 +237,6 @@ function isAdminAt(key: ApiKeyRecord, atMs: number, version: number): boolean {
   const isOfCluster = version < BINDS_ROLES || key.project === undefined;
   const isOwn = key.service === undefined;
   return isOfCluster && isOwn && key.scopes.includes("*") && isInUse(key, atMs);
-}
-
-function isInUse({ revokedAtMs, expiresAtMs }: ApiKeyRecord, atMs: number): boolean {
-  return revokedAtMs === undefined && (expiresAtMs === undefined || expiresAtMs > atMs);
 }
 
 function registerModel(

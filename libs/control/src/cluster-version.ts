@@ -65,8 +65,10 @@ export const REVOKES_NODES = 10;
 export const RUNS_BLOCKS = 10;
 /** The leader says when the leases of a lost node have expired; no wall clock decides it. */
 export const FENCES_BY_LEADER = 11;
+/** Keys that have ended give way to new ones. */
+export const FORGETS_KEYS = 11;
 /** The highest version that this build supports. */
-export const NEWEST_VERSION = FENCES_BY_LEADER;
+export const NEWEST_VERSION = FORGETS_KEYS;
 
 type Versioned = Pick<ControlState, "cluster">;
 

@@ -3,7 +3,7 @@ import { UnsupportedVersionError } from "@heddle/base/unsupported-version";
 import { changeAccess, isAccessCommand } from "./access/access-changes.ts";
 import { changeService, isServiceCommand } from "./access/service-changes.ts";
 import { changeSessions, isSessionCommand } from "./access/session-changes.ts";
-import { apply, emptyState, unknownRefusal } from "./apply.ts";
+import { apply, emptyState, MAX_KEYS, unknownRefusal } from "./apply.ts";
 import { changeAudit, isAuditCommand } from "./audit/audit-changes.ts";
 import {
   type DerivedEvent,
@@ -18,6 +18,7 @@ import {
   BINDS_ROLES,
   ENDS_SESSIONS,
   FENCES_BY_LEADER,
+  FORGETS_KEYS,
   HAS_SERVICES,
   KEEPS_SECRETS,
   NEWEST_VERSION,
@@ -31,9 +32,10 @@ import {
   useSecretsKey,
   versionOf,
 } from "./cluster-version.ts";
-import type { ControlReply, LoggedCommand } from "./command.ts";
+import type { ControlCommand, ControlReply, LoggedCommand } from "./command.ts";
 import type { DocumentIndex } from "./documents/document-index.ts";
 import { DocumentsStateMachine, isDocumentsCommand } from "./documents/documents-state-machine.ts";
+import { makeRoomForKey } from "./ended-keys.ts";
 import { HashedMap, hashText } from "./hashed-map.ts";
 import {
   type IdempotencyRecord,
@@ -315,6 +317,8 @@ export class ReplicatedControl {
   #change(logged: LoggedCommand, index: number): ControlReply {
     const command = readCommand(logged);
     const { version } = this;
+    if ((command.type === "key.create" || command.type === "key.rotate") && version >= FORGETS_KEYS)
+      makeRoomForKey(this.state, command.atMs, () => isFullFor(this.state, command));
     const refusal = version >= BOUNDED_FROM ? growthRefusal(this.state, command) : undefined;
     if (refusal) return refusal;
     const now = { index, atMs: this.#logTimeMs, version };
@@ -473,4 +477,8 @@ class StateSnapshot implements IterableIterator<string> {
       this.#open.shift();
     }
   }
+}
+
+function isFullFor(state: ControlState, command: ControlCommand): boolean {
+  return state.keys.size >= MAX_KEYS || growthRefusal(state, command) !== undefined;
 }

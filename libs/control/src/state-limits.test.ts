@@ -2,6 +2,7 @@
 
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { expect, test } from "vitest";
+import { FORGETS_KEYS } from "./cluster-version.ts";
 import { PlannedCluster } from "./jobs/testing/planned-cluster.ts";
 import { jobId, nodeOffer } from "./jobs/testing/specs.ts";
 import { ReplicatedControl } from "./replicated-control.ts";
@@ -192,4 +193,49 @@ test("state: version 1 has neither the limit nor the settings of later ones", ()
     const reply = control.apply({ type: "control", command: put }, at + 1);
     expect(reply).toMatchObject(first.includes(name) ? { ok: true } : { code: "not_found" });
   }
+});
+
+/** A key that takes some 60 KiB. */
+function largeKey(n: number, more: object = {}) {
+  const id = `${n}`.padStart(8, "K");
+  const models = Array.from({ length: 1_000 }, (_, at) => `${at}-${n}`.padEnd(60, "m"));
+  const rest = { name: "k", scopes: ["jobs:read"], limits: {}, createdAtMs: 0 };
+  return { id, hash: "0".repeat(64), models, ...rest, ...more };
+}
+
+// holds: bound-keys
+test("state: ended keys give way to new ones, but none that another has replaced", () => {
+  const made = cluster(16);
+  const create = (n: number) => made.do({ type: "key.create", key: largeKey(n) });
+  expect(create(1)).toEqual({ ok: true });
+  const [replaced, successor] = [largeKey(1), largeKey(2, { rotatedFrom: largeKey(1).id })];
+  const rotation = { id: replaced.id, key: successor, expiresAtMs: 2 ** 52 };
+  expect(made.do({ type: "key.rotate", ...rotation })).toEqual({ ok: true });
+  let n = 3;
+  while (create(n).ok) n++;
+  expect(create(n)).toMatchObject({ ok: false, code: "insufficient_storage" });
+  made.do({ type: "key.revoke", id: replaced.id });
+  expect(create(n)).toMatchObject({ ok: false, code: "insufficient_storage" });
+  made.do({ type: "key.revoke", id: largeKey(5).id });
+  made.do({ type: "key.revoke", id: largeKey(4).id });
+  expect(create(n)).toEqual({ ok: true });
+  const { keys } = made.control.state;
+  expect([1, 2, 3, 4, 5, n].map((at) => keys.has(largeKey(at).id))).toEqual([
+    true,
+    true,
+    true,
+    false,
+    true,
+    true,
+  ]);
+});
+
+test("state: before FORGETS_KEYS an ended key stays", () => {
+  const made = cluster(16);
+  made.control.state.cluster.set("version", FORGETS_KEYS - 1);
+  const create = (n: number) => made.do({ type: "key.create", key: largeKey(n) });
+  let n = 1;
+  while (create(n).ok) n++;
+  made.do({ type: "key.revoke", id: largeKey(1).id });
+  expect(create(n)).toMatchObject({ ok: false, code: "insufficient_storage" });
 });
