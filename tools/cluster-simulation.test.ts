@@ -19,7 +19,9 @@ const TIMEOUT_MS = 120_000 + SEEDS * 5_000;
 
 /** Found within the first seeds; `npm run simulate:cluster -- --bugs all` looks for all of them. */
 const QUICK_BUGS = [
+  "skipNoOp",
   "longLease",
+  "leaseFromAnswer",
   "answersEarly",
   "fencesEarly",
   "damagesLogs",
