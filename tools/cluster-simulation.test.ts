@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 
 const MAIN = fileURLToPath(new URL("cluster-simulation/main.ts", import.meta.url));
 /** HEDDLE_CLUSTER_SEEDS sets another number; HEDDLE_CLUSTER_SEED names the first one. */
-const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 150);
+const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 200);
 const FIRST_SEED = Number(
   process.env["HEDDLE_CLUSTER_SEED"] ?? 1_000 + Math.floor(Math.random() * 1e6),
 );

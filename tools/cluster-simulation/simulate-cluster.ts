@@ -350,8 +350,11 @@ class ClusterSimulation {
     const master = this.#masters.find(({ plane }) => plane);
     if (!master?.process) return;
     let isDone = false;
+    const lost = new Set(
+      this.#workers.flatMap(({ isGone, machine }) => (isGone ? machine.name : [])),
+    );
     master.process
-      .run(() => checkLogs(checker, master, this.#clients.accepted))
+      .run(() => checkLogs(checker, master, this.#clients.accepted, lost))
       .then(
         () => {
           isDone = true;

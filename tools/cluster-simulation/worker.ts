@@ -11,6 +11,9 @@ import type { ClusterWorld } from "./world.ts";
 /** The GPUs of each machine. */
 const GPUS = 2;
 
+/** The time until a supervisor starts a worker again whose disk was full. */
+const RESTART_US = 1_000_000;
+
 /** A worker's process on its machine: the real worker, with programs that are events. */
 export class WorkerInSimulation {
   readonly machine: WorkerMachine;
@@ -41,9 +44,13 @@ export class WorkerInSimulation {
     process
       .run(() => this.#run())
       .catch((error: Error) => {
-        if (process.isAlive) {
-          this.#world.checker.demand(false, "a worker starts", () => `${name}: ${error.stack}`);
+        if (!process.isAlive) return;
+        if (disk.isFull) {
+          process.end();
+          queue.after(RESTART_US, () => this.start());
+          return;
         }
+        this.#world.checker.demand(false, "a worker starts", () => `${name}: ${error.stack}`);
       });
   }
 
