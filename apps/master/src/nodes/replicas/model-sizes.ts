@@ -56,7 +56,10 @@ export class ModelSizes {
     for (const key of this.#asked.keys()) if (!deployments.has(key)) this.#asked.delete(key);
   }
 
-  /** Undefined while workers are asked for the first time. */
+  /**
+   * Undefined while workers are asked for the first time. A single one is not asked: there is no other
+   * to divide the model with, and it may have to fetch the header.
+   */
   of(spec: LlamaDeployment, candidates: readonly StageCandidate[]): WholeSize | undefined {
     let asked = this.#asked.get(spec.key);
     if (asked?.spec !== spec) {
@@ -66,7 +69,7 @@ export class ModelSizes {
       this.#asked.set(spec.key, asked);
     }
     const workers = candidates.filter(({ leaving, node }) => !leaving && canHaveStage(node));
-    if (workers.length === 0) return asked.size ?? {};
+    if (workers.length < 2) return asked.size ?? {};
     const isDue = this.#options.clock.monotonicMs() >= asked.notBeforeMs;
     if (!asked.isDone && !asked.isAsking && isDue) void this.#ask(asked, workers);
     return asked.size;

@@ -382,6 +382,7 @@ test("staged replicas: auto counts the cache and the process beside the weights"
   alone.add("large", undefined, 2_000);
   expect(await alone.places()).toEqual(new Map());
   expect(alone.actions).toEqual(["load large"]);
+  expect(alone.asked).toEqual([]);
 });
 
 test("staged replicas: auto does not divide what cannot be, and says why", async () => {
