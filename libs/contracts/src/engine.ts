@@ -110,7 +110,7 @@ export interface GenerateRequest {
   readonly choices: number;
   /** Output tokens per choice; absent: up to the context. 0 computes the prompt alone. */
   readonly maxTokens?: number | undefined;
-  /** Output tokens per choice before an end token may be sampled. */
+  /** Output tokens per choice before an end token may be sampled, or a stop string end it. */
   readonly minTokens?: number | undefined;
   /** End tokens are never sampled. */
   readonly ignoreEnd?: boolean | undefined;

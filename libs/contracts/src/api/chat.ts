@@ -167,7 +167,7 @@ export const chatCompletionRequest = z
       .min(0)
       .max(MAX_VOCABULARY)
       .nullish()
-      .describe("Before it no token that ends the answer is drawn; `stop` may end it."),
+      .describe("Before it no token that ends the answer is drawn, and no text of `stop` ends it."),
     ignore_eos: z.boolean().nullish().describe("No token that ends the answer is drawn."),
     deterministic: z
       .boolean()

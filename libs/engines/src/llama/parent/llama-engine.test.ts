@@ -95,6 +95,19 @@ describe("the llama engine on a tiny model", () => {
   });
 
   // holds: api-samplers
+  it("looks for stop strings in the text after min_tokens", async () => {
+    const sampling = { logitBias: [{ token: 70, bias: 100 }] };
+    const ask = { prompt: PROMPT, maxTokens: 8, sampling };
+    const letters = (await session.ask(ask)).texts[0] ?? "";
+    const stop = [letters.slice(0, 2)];
+    const atOnce = await session.ask({ ...ask, stop });
+    expect(atOnce).toMatchObject({ texts: [""], reasons: ["stop"] });
+    const later = await session.ask({ ...ask, stop, minTokens: 3 });
+    expect(later).toMatchObject({ texts: [letters.slice(0, 3)], reasons: ["stop"] });
+    expect(later.usage?.completionTokens).toBe(5);
+  });
+
+  // holds: api-samplers
   it("draws only what top_k and min_p leave", async () => {
     const greedy = await session.ask({
       prompt: PROMPT,

@@ -29,14 +29,18 @@ export class ChoiceText {
   readonly #pieces: TokenPieces;
   readonly #utf8 = new Utf8Stream();
   readonly #scanner: StopScanner;
+  /** Tokens whose text no stop string cuts. */
+  #uncut: number;
   #decoded = 0;
   #released = 0;
   #stopped = false;
   #held: HeldToken[] = [];
 
-  constructor(pieces: TokenPieces, stops: readonly string[]) {
+  /** Stop strings are looked for in the text after the first `minTokens` tokens. */
+  constructor(pieces: TokenPieces, stops: readonly string[], minTokens: number) {
     this.#pieces = pieces;
     this.#scanner = new StopScanner(stops);
+    this.#uncut = minTokens;
   }
 
   /** Whether a stop string was met; later tokens mean nothing. */
@@ -73,13 +77,17 @@ export class ChoiceText {
   }
 
   #read(token: number): string {
+    const isUncut = this.#uncut > 0;
+    if (isUncut) this.#uncut--;
     if (isSilent(this.#pieces.flags(token))) return "";
     const whole = this.#pieces.text(token);
     const text =
       whole === undefined
         ? this.#utf8.push(this.#pieces.bytes(token))
         : this.#utf8.pushWhole(whole);
-    return this.#scan(text);
+    if (!isUncut) return this.#scan(text);
+    this.#decoded += text.length;
+    return text;
   }
 
   #scan(text: string): string {

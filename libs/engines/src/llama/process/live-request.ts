@@ -59,7 +59,7 @@ export class LiveRequest extends LiveWork {
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
-      () => new ChoiceText(pieces, request.stop),
+      () => new ChoiceText(pieces, request.stop, request.minTokens ?? 0),
     );
   }
 
