@@ -207,9 +207,9 @@ async function readsFromAnother(pipeline: {
 }): Promise<void> {
   const ids = async () => {
     const { data } = (await (await cluster.request("GET", "/api/v1/workers")).json()) as {
-      readonly data: readonly { readonly id: string }[];
+      readonly data: readonly { readonly id: string; readonly kind: string }[];
     };
-    return data.map(({ id }) => id);
+    return data.filter(({ kind }) => kind === "worker").map(({ id }) => id);
   };
   const [first = ""] = await ids();
   const worker = await cluster.startWorker();
