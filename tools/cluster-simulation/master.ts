@@ -104,14 +104,14 @@ export class SimulatedMaster {
     return logs;
   }
 
-  /** The jobs for whose waiting this master gives no reason. */
+  /** The attempts of jobs for whose waiting this master gives no reason. */
   async unexplained(ids: readonly string[]): Promise<string[]> {
     const found: string[] = [];
     for (const id of ids) {
       const job = this.plane?.state.jobs.get(id);
       if (job?.state !== "accepted" && job?.state !== "pending") continue;
       const explanation = await this.#scheduling?.explainer.explain(job);
-      if (explanation?.blockers.length === 0) found.push(id);
+      if (explanation?.blockers.length === 0) found.push(`${id}/${job.attempt}`);
     }
     return found;
   }

@@ -262,16 +262,16 @@ class ClusterSimulation {
     const { plane } = leader;
     if (plane && plane.version < version) plane.raiseVersion(version).catch(() => undefined);
     leader.unexplained(this.#open()).then(
-      (ids) => this.#judgeWaiting(ids),
+      (attempts) => this.#judgeWaiting(attempts),
       () => undefined,
     );
   }
 
   /** A job that was to start in the next moment has no reason, but not for long. */
-  #judgeWaiting(ids: readonly string[]): void {
-    const silent = ids.filter((id) => this.#unexplained.includes(id));
+  #judgeWaiting(attempts: readonly string[]): void {
+    const silent = attempts.filter((attempt) => this.#unexplained.includes(attempt));
     this.#world.checker.demand(silent.length === 0, "a waiting job says why", () => silent.join());
-    this.#unexplained = ids;
+    this.#unexplained = attempts;
   }
 
   #upgradeLater(seconds: number): void {
