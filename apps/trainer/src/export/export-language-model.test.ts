@@ -94,6 +94,8 @@ test("export: the engine answers as the last checkpoint's parameters do", async 
       local_steps: 10,
       outer_learning_rate: 1,
       outer_momentum: 0,
+      // An average over steps would be exported, which no server has.
+      average_steps: 0,
     };
     const first = cluster.job("weave", { ...config, total_steps: 100_000 }, servers).start();
     await first.reachesRound(6);
