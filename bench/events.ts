@@ -20,23 +20,26 @@ const batches = [1, 100, 1_000];
 const appends = await measureAppends(join(benchFolder, "events"), batches, { rounds, seconds });
 printTable(
   "Entries of 300 bytes, each append durable before the next: entries a second, medians",
-  ["entries an append", "with tree", "without", "ratio", "SQLite, WAL, FULL", "to SQLite"],
-  appends.map(({ batch, ours, withoutTree, sqlite }) => [
+  ["entries an append", "with tree", "without", "ratio", "file alone", "SQLite", "to SQLite"],
+  appends.map(({ batch, treeRatio, ours, withoutTree, fileAlone, sqlite }) => [
     String(batch),
     ours.perSecond,
     withoutTree.perSecond,
-    ours.perSecond / withoutTree.perSecond,
+    treeRatio,
+    fileAlone.perSecond,
     sqlite.perSecond,
     ours.perSecond / sqlite.perSecond,
   ]),
 );
 printTable(
   "The same: CPU an entry, us",
-  ["entries an append", "with tree", "without", "SQLite, WAL, FULL"],
-  appends.map(({ batch, ours, withoutTree, sqlite }) => [
+  ["entries an append", "with tree", "without", "ratio", "file alone", "SQLite"],
+  appends.map(({ batch, ours, withoutTree, fileAlone, sqlite }) => [
     String(batch),
     ours.cpuMicros,
     withoutTree.cpuMicros,
+    withoutTree.cpuMicros / ours.cpuMicros,
+    fileAlone.cpuMicros,
     sqlite.cpuMicros,
   ]),
 );
@@ -60,14 +63,9 @@ printTable(
   [["entries", tree.leavesPerSecond]],
 );
 printVerdicts([
-  ...appends.flatMap(({ batch, ours, withoutTree }) => [
-    atLeast(
-      `append with tree against without, ${batch} at once`,
-      ours.perSecond / withoutTree.perSecond,
-      0.85,
-      "x",
-    ),
-  ]),
+  ...appends.map(({ batch, treeRatio }) =>
+    atLeast(`append with tree against without, ${batch} at once`, treeRatio, 0.85, "x"),
+  ),
   ...appends
     .filter(({ batch }) => batch >= 100)
     .map(({ batch, ours }) => atLeast(`events/s, ${batch} at once`, ours.perSecond, 20_000)),

@@ -2,8 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedKernelsFile, sourceLine } from "./build-kernels.ts";
+import { KERNEL_MODULES, sourceLine } from "./build-kernels.ts";
 
-test("the committed kernels are those of their source (npm run kernels)", () => {
-  expect(readFileSync(generatedKernelsFile, "utf8").split("\n")).toContain(sourceLine());
+test.each(KERNEL_MODULES)("the committed module is that of $source (npm run kernels)", (module) => {
+  const file = new URL(`../${module.generated}`, import.meta.url);
+  expect(readFileSync(file, "utf8").split("\n")).toContain(sourceLine(module));
 });

@@ -6,47 +6,67 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const source = "libs/kernels/assembly/kernels.ts";
 
 /** The compiler is downloaded on demand: it takes 100 MB, and few people change the kernels. */
 const COMPILER = "assemblyscript@0.28.20";
 
-/** Where the compiled kernels are kept; the file is committed. */
-export const generatedKernelsFile = `${root}libs/kernels/src/generated/kernels-module.ts`;
+interface KernelModule {
+  readonly source: string;
+  /** Where the compiled module is kept; the file is committed. */
+  readonly generated: string;
+  readonly constant: string;
+  readonly flags: readonly string[];
+}
+
+const SHARED_MEMORY = ["--importMemory", "--sharedMemory", "--maximumMemory", "65536"];
+const INITIAL_PAGES = "--initialMemory";
+
+export const KERNEL_MODULES: readonly KernelModule[] = [
+  {
+    source: "libs/kernels/assembly/kernels.ts",
+    generated: "libs/kernels/src/generated/kernels-module.ts",
+    constant: "KERNELS_MODULE",
+    flags: [...SHARED_MEMORY, INITIAL_PAGES, "1", "--enable", "threads"],
+  },
+  {
+    source: "libs/kernels/assembly/tree-hash.ts",
+    generated: "libs/kernels/src/generated/tree-hash-module.ts",
+    constant: "TREE_HASH_MODULE",
+    flags: [INITIAL_PAGES, "6"],
+  },
+];
 
 /** The line of the generated file with the hash of its source. */
-export function sourceLine(): string {
+export function sourceLine({ source }: KernelModule): string {
   const hash = createHash("sha256").update(readFileSync(root + source));
   return `// Source: SHA-256 ${hash.digest("hex")}`;
 }
 
-/** Compiles the kernels and writes the module's bytes as a TypeScript file. */
-function writeKernels(): void {
+/** Compiles a module and writes its bytes as a TypeScript file. */
+function writeModule(module: KernelModule): void {
   const folder = mkdtempSync(join(tmpdir(), "heddle-kernels-"));
   try {
-    const module = join(folder, "kernels.wasm");
-    compile(module);
-    const text = readFileSync(module).toString("base64");
-    mkdirSync(dirname(generatedKernelsFile), { recursive: true });
+    const output = join(folder, "kernels.wasm");
+    compile(module, output);
+    const text = readFileSync(output).toString("base64");
+    mkdirSync(dirname(root + module.generated), { recursive: true });
     writeFileSync(
-      generatedKernelsFile,
-      `// Compiled from ${source} by \`npm run kernels\`.\n${sourceLine()}\n` +
-        `export const KERNELS_MODULE =\n  "${text}";\n`,
+      root + module.generated,
+      `// Compiled from ${module.source} by \`npm run kernels\`.\n${sourceLine(module)}\n` +
+        `export const ${module.constant} =\n  "${text}";\n`,
     );
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
-function compile(output: string): void {
+function compile({ source, flags }: KernelModule, output: string): void {
   // The runtime of that name has no collector: the kernels make no objects.
-  const options = ["-O3", "--noAssert", "--runtime", "stub", "--importMemory", "--sharedMemory"];
-  const memory = ["--initialMemory", "1", "--maximumMemory", "65536"];
-  const features = ["--enable", "simd", "--enable", "threads"];
-  const asc = ["asc", source, ...options, ...memory, ...features, "-o", output];
+  const options = ["-O3", "--noAssert", "--runtime", "stub", "--enable", "simd"];
+  const asc = ["asc", source, ...options, ...flags, "-o", output];
   const args = ["exec", "--yes", `--package=${COMPILER}`, "--", ...asc];
   const run = spawnSync("npm", args, { cwd: root, encoding: "utf8" });
   if (run.status !== 0) throw new Error(`the kernels do not compile: ${run.stderr}${run.stdout}`);
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) writeKernels();
+if (process.argv[1] === fileURLToPath(import.meta.url)) KERNEL_MODULES.forEach(writeModule);

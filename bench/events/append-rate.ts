@@ -2,6 +2,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { EventStore } from "@heddle/event-store/log/event-store";
+import { HashLevels } from "@heddle/event-store/log/hash-levels";
 import { RecordFile } from "@heddle/event-store/log/record-file";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { WAL_KINDS } from "@heddle/storage/wal-record";
@@ -17,9 +18,13 @@ interface StoreFigures {
 export interface AppendFigures {
   /** Entries an append. */
   readonly batch: number;
+  /** Of entries a second with the tree to those without, in rounds that follow each other. */
+  readonly treeRatio: number;
   readonly ours: StoreFigures;
-  /** The same file without a tree. */
+  /** The same store, which computes and keeps no hash. */
   readonly withoutTree: StoreFigures;
+  /** The file of records alone: no queue, no segments, no entries in memory for readers. */
+  readonly fileAlone: StoreFigures;
   readonly sqlite: StoreFigures;
 }
 
@@ -38,7 +43,12 @@ export async function measureAppends(
 ): Promise<AppendFigures[]> {
   const figures: AppendFigures[] = [];
   for (const batch of batches) {
-    const runs = { ours: [], withoutTree: [], sqlite: [] } as Record<StoreName, StoreFigures[]>;
+    const runs: Record<StoreName, StoreFigures[]> = {
+      ours: [],
+      withoutTree: [],
+      fileAlone: [],
+      sqlite: [],
+    };
     for (let round = 0; round < rounds; round++) {
       for (const [name, open] of STORES) {
         rmSync(folder, { recursive: true, force: true });
@@ -46,12 +56,16 @@ export async function measureAppends(
         runs[name].push(await measureStore(await open(folder), batch, seconds));
       }
     }
-    const { ours, withoutTree, sqlite } = runs;
+    const ratios = runs.ours.map(
+      ({ perSecond }, round) => perSecond / (runs.withoutTree[round]?.perSecond ?? Number.NaN),
+    );
     figures.push({
       batch,
-      ours: medians(ours),
-      withoutTree: medians(withoutTree),
-      sqlite: medians(sqlite),
+      treeRatio: median(ratios),
+      ours: medians(runs.ours),
+      withoutTree: medians(runs.withoutTree),
+      fileAlone: medians(runs.fileAlone),
+      sqlite: medians(runs.sqlite),
     });
   }
   rmSync(folder, { recursive: true, force: true });
@@ -87,7 +101,21 @@ async function openOurs(directory: string): Promise<Store> {
   return log;
 }
 
+const { addEntries, seal } = HashLevels.prototype;
+
 async function openWithoutTree(directory: string): Promise<Store> {
+  Object.assign(HashLevels.prototype, { addEntries: () => [], seal: async () => undefined });
+  const log = await openOurs(directory);
+  return {
+    append: (entries) => log.append(entries),
+    close: async () => {
+      await log.close();
+      Object.assign(HashLevels.prototype, { addEntries, seal });
+    },
+  };
+}
+
+async function openFileAlone(directory: string): Promise<Store> {
   const head = { payload: Buffer.from("{}"), index: 0 };
   const options = { chain: { crc: 0, group: 0 }, growBytes: 2 ** 20 };
   const file = await RecordFile.create(nodeStorageFiles, join(directory, "log"), head, options);
@@ -119,10 +147,11 @@ async function openSqlite(directory: string): Promise<Store> {
   };
 }
 
-type StoreName = "ours" | "withoutTree" | "sqlite";
+type StoreName = "ours" | "withoutTree" | "fileAlone" | "sqlite";
 
 const STORES: readonly (readonly [StoreName, (folder: string) => Promise<Store>])[] = [
   ["ours", openOurs],
   ["withoutTree", openWithoutTree],
+  ["fileAlone", openFileAlone],
   ["sqlite", openSqlite],
 ];

@@ -9,7 +9,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   contracts: ["base"],
   raft: ["base"],
   storage: ["base"],
-  "event-store": ["base", "storage"],
+  "event-store": ["base", "kernels", "storage"],
   consensus: ["base", "contracts", "observability", "pki", "raft", "rpc", "storage"],
   control: ["base", "contracts", "scheduler"],
   scheduler: ["base", "contracts"],

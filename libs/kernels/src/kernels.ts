@@ -1,4 +1,5 @@
 import { KERNELS_MODULE } from "./generated/kernels-module.ts";
+import { instantiate } from "./wasm-module.ts";
 
 /** Every count is a multiple of this; slabs are padded with zeros. */
 export const KERNEL_BLOCK = 256;
@@ -54,18 +55,13 @@ export interface KernelMemory {
   readonly buffer: SharedArrayBuffer;
 }
 
-/**
- * The used parts of https://webassembly.github.io/spec/js-api; TypeScript has them only in its DOM
- * types.
- */
+/** TypeScript has it only in its DOM types. */
 declare const WebAssembly: {
   readonly Memory: new (limits: {
     readonly initial: number;
     readonly maximum: number;
     readonly shared: true;
   }) => KernelMemory;
-  readonly Module: new (bytes: Uint8Array) => object;
-  readonly Instance: new (module: object, imports: object) => { readonly exports: object };
 };
 
 /** A zeroed memory of at least this many bytes. Throws a RangeError above 4 GiB. */
@@ -79,8 +75,5 @@ export function kernelMemory(bytes: number): KernelMemory {
 
 /** The kernels on a memory; each thread creates its own. */
 export function loadKernels(memory: KernelMemory): Kernels {
-  const bytes = Uint8Array.from(atob(KERNELS_MODULE), (letter) => letter.charCodeAt(0));
-  const module = new WebAssembly.Module(bytes);
-  const instance = new WebAssembly.Instance(module, { env: { memory } });
-  return instance.exports as unknown as Kernels;
+  return instantiate<Kernels>(KERNELS_MODULE, { env: { memory } });
 }

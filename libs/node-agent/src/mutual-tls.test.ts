@@ -249,6 +249,31 @@ test("renewal: open streams continue, and new connections use the new certificat
   stream.on("error", () => undefined);
 });
 
+// holds: sec-tls-renewal
+test("renewal: a caller's old connection admits its calls beyond the first certificate", async () => {
+  // Longer than a loaded machine stalls before the first call.
+  const brief = await identity(ours, "master", 7_000);
+  const untilMs = Date.now() + 9_000;
+  const peer = dial(brief);
+  expect(await ask(peer)).toEqual({ members: [] });
+  const worker = await identity(ours, "worker", 7_000);
+  const attached = dial(worker);
+  const stream = attached.duplex(attachMethod);
+  const next = () => new Promise((resolve) => stream.once("data", resolve));
+  stream.write({ register: {} });
+  await next();
+  brief.update((await identity(ours, "master")).material);
+  worker.update((await identity(ours, "worker")).material);
+  const again = attached.duplex(attachMethod);
+  again.write({ register: {} });
+  await new Promise((resolve) => again.once("data", resolve));
+  await delay(untilMs - Date.now());
+  expect(await ask(peer)).toEqual({ members: [] });
+  stream.write({ heartbeat: {} });
+  await next();
+  for (const each of [stream, again]) each.on("error", () => undefined).cancel();
+});
+
 // holds: sec-join-token
 test("join: the secret is sent only to the authority in the token", async () => {
   const options = { master: server.address, role: "worker" as const, name: "w" };

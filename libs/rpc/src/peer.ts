@@ -7,16 +7,23 @@ import {
 } from "@grpc/grpc-js";
 import { AppError } from "@heddle/base/errors";
 import type { NodeRole } from "@heddle/pki/node-name";
+import type { TlsIdentity, TlsMaterial } from "@heddle/pki/tls-identity";
 import { clientChannelOptions } from "./channel-options.ts";
 import { type CallerCredentials, callMetadata, channelOf, isEncrypted } from "./credentials.ts";
 import type { RpcMethod } from "./proto.ts";
 import { fromStatus } from "./status.ts";
 
-/** A connection to another node; every call carries this node's credentials. */
+/**
+ * A connection to another node; every call carries this node's credentials. After a renewal of its
+ * certificate new calls use a new connection, and open ones continue on theirs.
+ */
 export class Peer {
   readonly address: string;
-  readonly #client: Client;
+  readonly #newClient: () => Client;
+  readonly #tls: TlsIdentity | undefined;
   readonly #metadata: Metadata;
+  #client: Client;
+  #certificate: TlsMaterial | undefined;
 
   /**
    * `role` is the required role of the other side, with TLS; `more` are options of the connection.
@@ -28,10 +35,13 @@ export class Peer {
     more: ChannelOptions = {},
   ) {
     this.address = address;
-    const channel = channelOf(own, role);
     // Nodes are identified by their certificates' URIs, not by host name or address.
-    const options = isEncrypted(own) ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
-    this.#client = new Client(address, channel, { ...clientChannelOptions, ...more, ...options });
+    const named = isEncrypted(own) ? { "grpc.ssl_target_name_override": "heddle.node" } : {};
+    const options = { ...clientChannelOptions, ...more, ...named };
+    this.#newClient = () => new Client(address, channelOf(own, role), options);
+    this.#tls = "tls" in own ? own.tls : undefined;
+    this.#client = this.#newClient();
+    this.#certificate = this.#tls?.material;
     this.#metadata = callMetadata(own);
   }
 
@@ -43,7 +53,7 @@ export class Peer {
   ): Promise<ResOut> {
     const { promise, resolve, reject } = Promise.withResolvers<ResOut>();
     if (options.signal?.aborted) return Promise.reject(abandoned(method.path));
-    const call = this.#client.makeUnaryRequest(
+    const call = this.#present().makeUnaryRequest(
       method.path,
       method.requestSerialize,
       method.responseDeserialize,
@@ -68,7 +78,7 @@ export class Peer {
     signal: AbortSignal,
   ): AsyncGenerator<ResOut, void, undefined> {
     if (signal.aborted) throw abandoned(method.path);
-    const call: ClientReadableStream<ResOut> = this.#client.makeServerStreamRequest(
+    const call: ClientReadableStream<ResOut> = this.#present().makeServerStreamRequest(
       method.path,
       method.requestSerialize,
       method.responseDeserialize,
@@ -92,7 +102,7 @@ export class Peer {
   duplex<Req, ReqOut, Res, ResOut>(
     method: RpcMethod<Req, ReqOut, Res, ResOut>,
   ): ClientDuplexStream<Req, ResOut> {
-    return this.#client.makeBidiStreamRequest(
+    return this.#present().makeBidiStreamRequest(
       method.path,
       method.requestSerialize,
       method.responseDeserialize,
@@ -103,6 +113,16 @@ export class Peer {
 
   close(): void {
     this.#client.close();
+  }
+
+  /** Servers refuse new calls on a connection whose certificate has expired. */
+  #present(): Client {
+    const material = this.#tls?.material;
+    if (material === this.#certificate) return this.#client;
+    this.#certificate = material;
+    this.#client.close();
+    this.#client = this.#newClient();
+    return this.#client;
   }
 }
 

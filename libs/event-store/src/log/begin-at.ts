@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
+import { completeRoot } from "@heddle/kernels/tree-hash";
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import { completeRoot } from "../merkle/hash.ts";
 import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { TILE_WIDTH } from "../merkle/tile.ts";
 import { levelPath } from "./hash-levels.ts";

@@ -428,7 +428,7 @@ export class EventStore {
     let offset = file.end.offset;
     const written = file.append(records);
     // While the disk works: a failed write ends the log, so the tree is not used after it.
-    for (const entry of entries) this.#tree.append(entry);
+    this.#tree.append(entries);
     await written;
     for (const record of records) {
       const stride = recordBytes(record);

@@ -1,7 +1,10 @@
+import { completeRoot } from "@heddle/kernels/tree-hash";
 import type { StorageFile, StorageFiles } from "@heddle/storage/storage-files";
-import { completeRoot, writeLeafHash } from "../merkle/hash.ts";
+import { writeLeafHashes } from "../merkle/hash.ts";
 import { HASH_BYTES } from "../merkle/sibling-sides.ts";
 import { levelWidth, TILE_WIDTH, type Tile, tileBytes } from "../merkle/tile.ts";
+
+const TILE_BYTES = TILE_WIDTH * HASH_BYTES;
 
 /**
  * The hashes of a tree by level, as the tiles of C2SP tlog-tiles behind each other.
@@ -40,14 +43,18 @@ export class HashLevels {
     return true;
   }
 
-  /** Takes the next entry. Returns the root of the tile on level 0 that it completes, if any. */
-  addEntry(entry: Uint8Array): Uint8Array | undefined {
+  /** Takes the next entries of the segment; returns the roots of the tiles on level 0 that are then full. */
+  addEntries(entries: readonly Uint8Array[]): Uint8Array[] {
     const buffer = this.#recent[0] as Buffer;
-    const count = (this.#filled[0] as number) + 1;
-    writeLeafHash(entry, buffer, (count - 1) * HASH_BYTES);
+    const before = this.#filled[0] as number;
+    const count = before + entries.length;
+    writeLeafHashes(entries, buffer, before * HASH_BYTES);
     this.#filled[0] = count;
-    if (count % TILE_WIDTH !== 0) return undefined;
-    return completeRoot(buffer.subarray((count - TILE_WIDTH) * HASH_BYTES, count * HASH_BYTES));
+    const roots: Uint8Array[] = [];
+    for (let tile = Math.floor(before / TILE_WIDTH); (tile + 1) * TILE_WIDTH <= count; tile++) {
+      roots.push(completeRoot(buffer.subarray(tile * TILE_BYTES, (tile + 1) * TILE_BYTES)));
+    }
+    return roots;
   }
 
   /** Takes the next hash of a level above 0. */

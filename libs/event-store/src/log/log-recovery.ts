@@ -132,14 +132,16 @@ async function resumeLog(
     let isSealed = false;
     const from = { crc: head.previousCrc, group: head.group - 1, offset: 0 };
     const visit = (records: readonly PlacedRecord[]) => {
-      for (const placed of records) {
-        const { kind, payload, index } = placed.record;
-        if (kind === WAL_KINDS.snapshot) isSealed = true;
-        if (kind !== WAL_KINDS.entry) continue;
-        if (index !== tree.size) throw damaged(path, `it has no entry ${tree.size}`);
-        offsets.add(placed.offset, placed.record.stride);
-        tree.append(payload);
+      const entries: Uint8Array[] = [];
+      for (const { record, offset } of records) {
+        if (record.kind === WAL_KINDS.snapshot) isSealed = true;
+        if (record.kind !== WAL_KINDS.entry) continue;
+        const next = tree.size + entries.length;
+        if (record.index !== next) throw damaged(path, `it has no entry ${next}`);
+        offsets.add(offset, record.stride);
+        entries.push(record.payload);
       }
+      tree.append(entries);
     };
     const scan = await scanRecords(reader, path, { maxRecordBytes: MAX_RECORD_BYTES, from, visit });
     const file = await RecordFile.resume(place.files, path, scan, place.growBytes);
@@ -202,9 +204,7 @@ async function openLevels(place: LogPlace, sealed: number): Promise<HashLevels> 
   const tree = await TreeWriter.after(0, rebuilt);
   return closedOnFailure(rebuilt, async () => {
     for (let first = 0; first < sealed; first += shape.width) {
-      for await (const entries of sealedEntries(place, first)) {
-        for (const entry of entries) tree.append(entry);
-      }
+      for await (const entries of sealedEntries(place, first)) tree.append(entries);
       await rebuilt.seal();
     }
     return rebuilt;

@@ -27,9 +27,10 @@ export class TreeWriter {
     return this.#size;
   }
 
-  append(entry: Uint8Array): void {
-    const root = this.#levels.addEntry(entry);
-    if (root) this.#frontier.appendSubtree(TILE_HEIGHT, root, this.#levels.add);
-    this.#size++;
+  append(entries: readonly Uint8Array[]): void {
+    for (const root of this.#levels.addEntries(entries)) {
+      this.#frontier.appendSubtree(TILE_HEIGHT, root, this.#levels.add);
+    }
+    this.#size += entries.length;
   }
 }

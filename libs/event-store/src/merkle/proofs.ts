@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
-import { completeRoot, EMPTY_ROOT, nodeHash } from "./hash.ts";
+import { completeRoot } from "@heddle/kernels/tree-hash";
+import { EMPTY_ROOT, nodeHash } from "./hash.ts";
 import { HASH_BYTES } from "./sibling-sides.ts";
 import { levelWidth, type ReadTile, TILE_HEIGHT, TILE_WIDTH, tileBytes } from "./tile.ts";
 import {
