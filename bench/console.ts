@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../apps/console/test/browser.ts";
-import { type ScrollUse, scrolled } from "../apps/console/test/scrolling.ts";
+import { type Frames, longFramesOf, scrolled } from "../apps/console/test/scrolling.ts";
+import { initialBytes, totalBytes } from "../apps/console/test/site-size.ts";
 import { measureJobStorm } from "./scale/job-storm.ts";
 import { startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
@@ -9,16 +10,18 @@ import { writeReport } from "./support/result.ts";
 import { summarizeSamples } from "./support/statistics.ts";
 import { atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// The console's pages in a browser, over lists of real masters: first paint, frames while they
-// are scrolled, and the next leader.
+// The console's pages in a browser, over lists of real masters: size, first paint, frames while they
+// are scrolled and a curve is drawn, and the next leader.
 
-const usage = "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000]";
-const options = readOptions(usage, ["nodes", "jobs", "lines"]);
+const usage =
+  "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000] [--points 1000000]";
+const options = readOptions(usage, ["nodes", "jobs", "lines", "points"]);
 const nodes = Number(options["nodes"] ?? 1_000);
 const jobs = Number(options["jobs"] ?? 10_000);
 const lines = Number(options["lines"] ?? 100_000);
+const points = Number(options["points"] ?? 1_000_000);
 
-const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000 };
+const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000, initialKb: 180, totalKb: 350 };
 const PAINTS = 9;
 const SETTLE_MS = 5_000;
 /** A loaded machine reads a thousand nodes slowly. */
@@ -27,10 +30,14 @@ const ROW_PX = 40;
 const LINE_PX = 18;
 const FIRST_PAINT = `performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0`;
 
-interface Scrolled {
-  readonly list: string;
-  readonly rows: number;
-  readonly use: ScrollUse;
+/** How long a curve is watched while its job reports on; it is read every 5 s. */
+const WATCH_MS = 12_000;
+const REPORT = `seq ${points} | awk '{printf "{\\"step\\":%d,\\"loss\\":%.6f}\\n", $1, 1 + 100 / $1}'`;
+const CONTINUE = `for i in $(seq 600); do echo "{\\"step\\":$((${points} + i)),\\"loss\\":1}" >> "$HEDDLE_PROGRESS_FILE"; sleep 0.1; done`;
+
+interface Shown extends Frames {
+  readonly what: string;
+  readonly count: number;
 }
 
 if (!CHROMIUM) throw new Error(`There is no browser to measure${NEEDS_CHROMIUM}.`);
@@ -39,8 +46,8 @@ await withCleanup(async () => {
   try {
     await rig.start("--simulate-gpus", "8xH100-80GB", "--parameter-servers", "0");
     const paintsMs = await firstPaints(rig);
-    const lists = [await scrolledLog(rig), ...(await scrolledLists(rig))];
-    report(paintsMs, lists, await nextLeaderMs());
+    const shown = [await drawnCurve(rig), await scrolledLog(rig), ...(await scrolledLists(rig))];
+    report(paintsMs, shown, await nextLeaderMs());
   } finally {
     await rig.close();
   }
@@ -59,7 +66,25 @@ async function firstPaints(rig: ConsoleRig): Promise<number[]> {
   return paintsMs;
 }
 
-async function scrolledLog(rig: ConsoleRig): Promise<Scrolled> {
+/** From the opening of a job's page, while its curve is drawn and grows. */
+async function drawnCurve(rig: ConsoleRig): Promise<Shown> {
+  const command = `${REPORT} >> "$HEDDLE_PROGRESS_FILE"; ${CONTINUE}`;
+  const { job_id: job } = await rig.call("POST", "/jobs", { name: "learns", command });
+  const page = await rig.signedIn();
+  const frames = await longFramesOf(page, async () => {
+    await page.evaluate(`history.pushState(null, "", "/console/jobs/${job}")`);
+    await page.getByRole("img", { name: "loss by step" }).waitFor();
+    // All of them were read: further ones follow.
+    const thousands = points.toLocaleString("en").replace(/\d{3}$/, "");
+    await page.getByText(`step ${thousands}`).first().waitFor();
+    await page.waitForTimeout(WATCH_MS);
+  });
+  await rig.call("DELETE", `/jobs/${job}`);
+  await page.context().close();
+  return { what: "loss points", count: points, ...frames };
+}
+
+async function scrolledLog(rig: ConsoleRig): Promise<Shown> {
   const command = `seq -f 'line %.0f of the log' ${lines}`;
   const { job_id: job } = await rig.call("POST", "/jobs", { name: "talks", command });
   const page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
@@ -68,11 +93,11 @@ async function scrolledLog(rig: ConsoleRig): Promise<Scrolled> {
   await page.getByText(`${lines.toLocaleString("en")} lines`).waitFor();
   const use = await scrolled(page, ".log", lines * LINE_PX);
   await page.context().close();
-  return { list: "Log lines", rows: lines, use };
+  return { what: "log lines", count: lines, ...use };
 }
 
 /** Lists of another cluster, with simulated nodes and the jobs and events of a storm. */
-async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
+async function scrolledLists(rig: ConsoleRig): Promise<Shown[]> {
   const cluster = await startCluster(1, nodes, SETTLE_MS);
   try {
     await measureJobStorm(cluster, jobs, 0);
@@ -80,7 +105,7 @@ async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
     const url = group.url(await group.leader()) ?? "";
     const page = await rig.signedInAt(`${url}/console/`, group.adminKey);
     page.setDefaultTimeout(TIMEOUT_MS);
-    const lists: Scrolled[] = [];
+    const shown: Shown[] = [];
     for (const [list, least] of [
       ["Nodes", nodes],
       ["GPUs", nodes],
@@ -94,9 +119,9 @@ async function scrolledLists(rig: ConsoleRig): Promise<Scrolled[]> {
       await page.locator(".table-body .table-row").first().waitFor();
       console.log(`scrolling ${list}`);
       const use = await scrolled(page, ".table-scroller", least * ROW_PX);
-      lists.push({ list, rows: await rowsOf(page), use });
+      shown.push({ what: list.toLowerCase(), count: await rowsOf(page), ...use });
     }
-    return lists;
+    return shown;
   } finally {
     await cluster.fleet.stop();
     await cluster.masters.stop();
@@ -126,27 +151,22 @@ async function nextLeaderMs(): Promise<number> {
   }
 }
 
-function report(paintsMs: readonly number[], lists: readonly Scrolled[], leaderMs: number): void {
+function report(paintsMs: readonly number[], shown: readonly Shown[], leaderMs: number): void {
   const paint = summarizeSamples(paintsMs);
   printTable(
-    "Scrolled from the beginning to the end, a screen or more each step",
-    ["list", "rows", "steps", "elements at most", "frames over 50 ms", "longest, ms"],
-    lists.map(({ list, rows, use }) => [
-      list,
-      rows,
-      use.steps,
-      use.mostElements,
-      use.longFrames,
-      use.longestMs,
-    ]),
+    "A growing curve, and lists scrolled to their ends, a screen or more each step",
+    ["what", "count", "frames over 50 ms", "longest, ms"],
+    shown.map(({ what, count, longFrames, longestMs }) => [what, count, longFrames, longestMs]),
   );
   const verdicts: Verdict[] = [
+    atMost("JavaScript of the first page, gzipped, KB", initialBytes() / 1_000, bars.initialKb),
+    atMost("JavaScript and styles, gzipped, KB", totalBytes() / 1_000, bars.totalKb),
     atMost("first paint with a warm cache, median, ms", paint.p50, bars.paintMs),
-    ...lists.map(({ list, rows, use }) =>
-      atMost(`longest frame, ${rows} ${list.toLowerCase()}, ms`, use.longestMs, bars.frameMs),
+    ...shown.map(({ what, count, longestMs }) =>
+      atMost(`longest frame, ${count} ${what}, ms`, longestMs, bars.frameMs),
     ),
     atMost("an open page shows the next leader after, ms", leaderMs, bars.leaderMs),
   ];
   printVerdicts(verdicts);
-  writeReport(options, "console", { paintsMs, lists, leaderMs, verdicts });
+  writeReport(options, "console", { paintsMs, shown, leaderMs, verdicts });
 }

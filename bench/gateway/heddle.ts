@@ -12,11 +12,15 @@ import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 import { mockModel } from "./mock-answer.ts";
 
-/** A master as `heddle up` runs it on the gateways' core and a mock worker on the other, attached over gRPC. */
-export async function startHeddle(
-  cores: GatewayCores,
-  moreFlags: readonly string[] = [],
-): Promise<GatewayUnderTest> {
+interface MasterOptions {
+  readonly core: number;
+  /** For Node. */
+  readonly nodeFlags?: readonly string[];
+  readonly flags?: readonly string[];
+}
+
+/** A master as `heddle up` runs it, on one core. */
+export async function startPinnedMaster({ core, nodeFlags: more = [], flags = [] }: MasterOptions) {
   mkdirSync(join(benchFolder, "data"), { recursive: true });
   const data = mkdtempSync(join(benchFolder, "data/gateway-"));
   const secrets = writeSecrets(data);
@@ -26,7 +30,7 @@ export async function startHeddle(
     command: process.execPath,
     args: [
       ...nodeFlags("master", totalmem()),
-      ...moreFlags,
+      ...more,
       join(repositoryRoot, "apps/master/dist/main.js"),
       "--data",
       join(data, "master"),
@@ -44,15 +48,28 @@ export async function startHeddle(
       secrets.bootstrapKeyFile,
       "--profile",
       "tiny",
+      ...flags,
     ],
-    core: cores.gateway,
+    core,
     cwd: data,
     logFile: join(benchFolder, "logs/master.log"),
   });
   const url = `http://127.0.0.1:${http}`;
   await waitForServer(`${url}/api/v1/models`, 30_000);
+  return { pid: master.pid, url, grpc: `127.0.0.1:${grpc}`, data, secrets };
+}
+
+/** A master on the gateways' core and a mock worker on the other, attached over gRPC. */
+export async function startHeddle(
+  cores: GatewayCores,
+  nodeFlags: readonly string[] = [],
+): Promise<GatewayUnderTest> {
+  const { pid, url, grpc, data, secrets } = await startPinnedMaster({
+    core: cores.gateway,
+    nodeFlags,
+  });
   const settings = {
-    masters: [`127.0.0.1:${grpc}`],
+    masters: [grpc],
     clusterToken: secrets.clusterToken,
     dataDirectory: join(data, "worker"),
   };
@@ -68,7 +85,7 @@ export async function startHeddle(
   const key = await api.createLimitedKey();
   return {
     name: "Heddle",
-    processes: [{ pid: master.pid, role: "master" }],
+    processes: [{ pid, role: "master" }],
     origin: originOf(url),
     path: "/api/v1/chat/completions",
     headers: { authorization: `Bearer ${key}` },

@@ -14,10 +14,13 @@ interface ResponseSink {
   fail(error: Error): void;
 }
 
-interface PostOptions {
+export interface GetRequest {
   readonly origin: Origin;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
+}
+
+interface PostOptions extends GetRequest {
   readonly body: string;
 }
 
@@ -25,14 +28,21 @@ const headEnd = Buffer.from("\r\n\r\n");
 const lineEnd = Buffer.from("\r\n");
 
 /** The bytes of a POST request with a JSON body. */
-export function postBytes({ origin, path, headers, body }: PostOptions): Buffer {
-  const lines = Object.entries({
-    host: `${origin.host}:${origin.port}`,
-    "content-type": "application/json",
-    "content-length": String(Buffer.byteLength(body)),
-    ...headers,
-  }).map(([name, value]) => `${name}: ${value}\r\n`);
-  return Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join("")}\r\n${body}`);
+export function postBytes({ body, ...options }: PostOptions): Buffer {
+  const length = String(Buffer.byteLength(body));
+  const headers = { "content-type": "application/json", "content-length": length };
+  const head = headText("POST", { ...options, headers: { ...headers, ...options.headers } });
+  return Buffer.from(head + body);
+}
+
+export function getBytes(options: GetRequest): Buffer {
+  return Buffer.from(headText("GET", options));
+}
+
+function headText(method: string, { origin, path, headers }: GetRequest): string {
+  const all = { host: `${origin.host}:${origin.port}`, ...headers };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n`;
 }
 
 /**

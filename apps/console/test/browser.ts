@@ -137,10 +137,10 @@ export class ConsoleRig {
     options: BrowserContextOptions = {},
     master = "master-1",
   ): Promise<Page> {
-    return this.#openAt(`${this.#addressOf(master)}${path}`, options);
+    return this.openAt(`${this.#addressOf(master)}${path}`, options);
   }
 
-  async #openAt(url: string, options: BrowserContextOptions = {}): Promise<Page> {
+  async openAt(url: string, options: BrowserContextOptions = {}): Promise<Page> {
     const context = await this.#browser!.newContext({
       viewport: { width: 1280, height: 800 },
       ...options,
@@ -172,7 +172,7 @@ export class ConsoleRig {
 
   /** The same of another cluster's console. */
   async signedInAt(url: string, key: string): Promise<Page> {
-    return enterKey(await this.#openAt(url), key);
+    return enterKey(await this.openAt(url), key);
   }
 
   /** Waits until a sign-in has shown it; a failure says what the page and the cluster have said. */

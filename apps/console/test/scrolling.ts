@@ -1,7 +1,13 @@
 import type { Page } from "playwright-core";
 
+/** Frames of more than 50 ms, by the browser's own long animation frames. */
+export interface Frames {
+  readonly longFrames: number;
+  readonly longestMs: number;
+}
+
 /** What a page did while a list was scrolled from its beginning to its end. */
-export interface ScrollUse {
+export interface ScrollUse extends Frames {
   readonly steps: number;
   /** Of the whole element at the end. */
   readonly heightPx: number;
@@ -9,9 +15,19 @@ export interface ScrollUse {
   readonly mostElements: number;
   /** Elements that any one step has added. */
   readonly mostAdded: number;
-  /** Frames of more than 50 ms by the browser's own long animation frames, and the longest. */
-  readonly longFrames: number;
-  readonly longestMs: number;
+}
+
+/** The long frames of a page while something is done with it. */
+export async function longFramesOf(page: Page, work: () => Promise<void>): Promise<Frames> {
+  await page.evaluate(`
+    window.longFrames = [];
+    window.frameObserver = new PerformanceObserver((list) => {
+      for (const { duration } of list.getEntries()) window.longFrames.push(duration);
+    });
+    window.frameObserver.observe({ type: "long-animation-frame" });`);
+  await work();
+  const durations = (await page.evaluate("window.longFrames")) as number[];
+  return { longFrames: durations.length, longestMs: Math.max(0, ...durations) };
 }
 
 /** Steps of a whole list, a screen each at least. */

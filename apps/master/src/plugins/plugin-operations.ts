@@ -1,4 +1,4 @@
-import type { ApiOperation } from "@heddle/contracts/api/operation";
+import { type ApiOperation, json } from "@heddle/contracts/api/operation";
 import { PLUGIN_ROUTES } from "@heddle/contracts/api/operations";
 import type { RouteDescription } from "@heddle/plugin-kit/host/description";
 import type { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
@@ -37,6 +37,12 @@ function operationOf(name: string, route: RouteDescription): ApiOperation {
     summary,
     query: z.object(Object.fromEntries(parameters.map((each) => [each, z.unknown().optional()]))),
     ...(body && { body: z.looseObject({}) }),
-    replies: {},
+    replies: repliesOf(route),
   };
+}
+
+/** None for a stream, which may have no end with any method. */
+function repliesOf({ reply, events }: RouteDescription): ApiOperation["replies"] {
+  if (events) return {};
+  return reply ? { 200: json(z.unknown()) } : { 204: {} };
 }

@@ -12,7 +12,7 @@ import { CgroupBranch } from "./processes/cgroup.ts";
 import { ProcessExecutor } from "./processes/process-executor.ts";
 import { TrainingExecutor } from "./processes/training-executor.ts";
 import type { TaskNode } from "./task-node.ts";
-import { pluginsOf } from "./worker-plugins.ts";
+import { trainingPlugins } from "./worker-plugins.ts";
 
 const NOT_ISOLATED =
   "run as this worker's user and could read its files and each other's: run the worker as a user of its own, and allow it with --task-isolation optional";
@@ -59,7 +59,7 @@ export class WorkerExecutors {
       const executor = await BatchExecutor.find(batch, id, options.dataDirectory, log);
       return new WorkerExecutors("none", "", [executor], outer);
     }
-    const plugins = pluginsOf(options, log);
+    const plugins = trainingPlugins(pluginSet);
     const branch = CgroupBranch.open(id);
     log.info(CgroupBranch.words(branch), "how tasks are bounded");
     const processes = new ProcessExecutor(id, branch, isolation);

@@ -2,10 +2,6 @@ import type { CallLimit } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import type { PluginCall, RouteCall } from "./plugin-calls.ts";
 
-/** How a plugin fails; each is counted. */
-export const PLUGIN_FAULT_KINDS = ["threw", "late", "blocked", "exited", "memory"] as const;
-export type PluginFaultKind = (typeof PLUGIN_FAULT_KINDS)[number];
-
 /** Where a plugin's code runs: in its own process, or in this one. */
 export interface PluginBackend {
   readonly description: PluginDescription;

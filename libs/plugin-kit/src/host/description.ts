@@ -1,20 +1,21 @@
 import { z } from "zod";
 import type { LoadedPlugin } from "../loading/load-plugin.ts";
+import { ACCESS, NAME, PATH } from "../loading/registry.ts";
 import { CAPABILITIES } from "../plugin.ts";
 import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
 import { jsonOf } from "./plugin-calls.ts";
 
 const text = z.string().max(4_096);
-const name = z.string().max(128);
+const name = z.string().regex(NAME);
 const names = z.array(name).max(1_024);
 const jsonSchema = z.record(z.string(), z.unknown());
 
 const routeDescription = z.object({
   key: text,
   method: z.enum(["GET", "POST", "PUT", "DELETE"]),
-  path: text,
-  permission: text,
+  path: text.regex(PATH),
+  permission: z.enum(ACCESS),
   summary: text,
   timeoutMs: z.number(),
   /** JSON Schemas. */
@@ -24,7 +25,7 @@ const routeDescription = z.object({
   events: z.record(z.string(), jsonSchema).optional(),
 });
 
-/** What a plugin is and adds, as data. */
+/** What a plugin is and adds, as data. Its process may say anything: names become parts of paths. */
 export const pluginDescription = z.object({
   name,
   version: text,

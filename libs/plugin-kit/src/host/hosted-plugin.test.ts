@@ -113,6 +113,11 @@ const ENDINGS = [
     "const all = []; for (;;) { all.push(Buffer.alloc(1e6, 1)); await null; }",
     "blocked|memory",
   ],
+  [
+    "fills its memory and denies it",
+    "process.memoryUsage.rss = process.memoryUsage = () => 0; const all = []; setInterval(() => all.push(Buffer.alloc(2e7, 1)), 10);",
+    "memory",
+  ],
   ["blocks its loop", "for (;;) {}", "blocked"],
 ] as const;
 
@@ -219,6 +224,10 @@ test("a plugin may not read other files, signal others or start processes", asyn
   const tries = {
     read: `readFileSync(${JSON.stringify(file)});`,
     signal: "process.kill(process.ppid, 0);",
+    "signal below": "process._kill(process.ppid, 0);",
+    "signal as itself": "process.pid = process.ppid; process.kill(process.ppid, 0);",
+    debug: "process._debugProcess(process.ppid);",
+    "slow down": '(await import("node:os")).setPriority(process.ppid, 5);',
     start: '(await import("node:child_process")).execFileSync("true");',
     environment:
       "if (!Object.keys(process.env).some((name) => name.startsWith('HEDDLE'))) throw 1;",

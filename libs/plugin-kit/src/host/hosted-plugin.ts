@@ -2,14 +2,10 @@ import { Backoff } from "@heddle/base/backoff";
 import { AppError } from "@heddle/base/errors";
 import { HiddenValues } from "@heddle/base/hidden-values";
 import type { Log } from "@heddle/observability/logger";
+import { LoadFault, PLUGIN_FAULT_KINDS, type PluginFaultKind } from "../loading/load-fault.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import type { PluginHostKind } from "../plugin.ts";
-import {
-  PLUGIN_FAULT_KINDS,
-  type PluginBackend,
-  PluginFault,
-  type PluginFaultKind,
-} from "./backend.ts";
+import { type PluginBackend, PluginFault } from "./backend.ts";
 import { CallLimit } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import { loadInline } from "./inline-plugin.ts";
@@ -104,12 +100,20 @@ export class HostedPlugin {
     options: HostOptions = {},
   ): Promise<HostedPlugin> {
     const plugin = new HostedPlugin(entry, log, options);
-    try {
-      await plugin.#load();
-    } catch (error) {
-      plugin.refuse((error as Error).message);
-    }
+    await plugin.#loadOrRefuse();
     return plugin;
+  }
+
+  /** A plugin that is not started. */
+  static refused(entry: HostedEntry, log: Log, reason: string): HostedPlugin {
+    const plugin = new HostedPlugin(entry, log, {});
+    plugin.refuse(reason);
+    return plugin;
+  }
+
+  /** Starts one that was refused: what it needs may be there now. */
+  async startAgain(): Promise<void> {
+    if (this.#state === "refused") await this.#loadOrRefuse();
   }
 
   get description(): PluginDescription | undefined {
@@ -189,6 +193,19 @@ export class HostedPlugin {
     this.#backend?.close();
   }
 
+  async #loadOrRefuse(): Promise<void> {
+    try {
+      await this.#load();
+    } catch (error) {
+      this.#count(error);
+      this.refuse((error as Error).message);
+    }
+  }
+
+  #count(error: unknown): void {
+    if (error instanceof LoadFault) this.#faults[error.kind]++;
+  }
+
   async #load(): Promise<void> {
     const { entry } = this;
     const log = (text: string) => {
@@ -247,6 +264,7 @@ export class HostedPlugin {
     try {
       await this.#load();
     } catch (error) {
+      this.#count(error);
       this.#restartLater((error as Error).message);
     }
   }

@@ -1,11 +1,15 @@
 import type { Socket } from "node:net";
-import { valueFrame, valueFrames } from "@heddle/base/frames/value-frames";
 
-/** Of one message, and of all that wait until the other side reads them. */
-const MAX_BYTES = 64 * 2 ** 20;
+/** Characters of one message, and bytes that wait until the other side reads them. */
+const MAX_LENGTH = 64 * 2 ** 20;
+
+/** As they are before a plugin replaces them. */
+const { parse, stringify } = JSON;
+const atEndOfTurn = setImmediate;
 
 /**
- * Messages between a process and that of its plugin. Node's own channel would end this process
+ * Messages between a process and that of its plugin: lines of JSON. Those of one turn of the loop
+ * are one write, since a write costs more than a message. Node's own channel would end this process
  * where a plugin writes to its descriptor: here that is a fault of the plugin.
  */
 export class MessageSocket<Received, Sent> {
@@ -13,13 +17,16 @@ export class MessageSocket<Received, Sent> {
   /** What came is no message; nothing more is read. */
   onFault: (error: Error) => void = () => undefined;
   readonly #socket: Socket;
+  #lines: string[] = [];
+  /** The beginning of a line, without its end. */
+  #rest: string[] = [];
+  #restLength = 0;
 
   constructor(socket: Socket) {
     this.#socket = socket;
-    const frames = valueFrames<Received>((message) => this.onMessage(message), MAX_BYTES);
-    socket.on("data", (bytes: Buffer) => {
+    socket.setEncoding("utf8").on("data", (text: string) => {
       try {
-        frames.push(bytes);
+        this.#read(text);
       } catch (error) {
         socket.destroy();
         this.onFault(error as Error);
@@ -31,10 +38,35 @@ export class MessageSocket<Received, Sent> {
 
   /** The other side does not read what it is sent. */
   get isFull(): boolean {
-    return this.#socket.writableLength > MAX_BYTES;
+    return this.#socket.writableLength > MAX_LENGTH;
   }
 
   send(message: Sent): void {
-    if (this.#socket.writable) this.#socket.write(valueFrame(message));
+    if (this.#lines.push(`${stringify(message)}\n`) === 1) atEndOfTurn(() => this.flush());
+  }
+
+  /** Writes what was sent, before something that may take the whole turn. */
+  flush(): void {
+    const text = this.#lines.join("");
+    this.#lines = [];
+    if (text !== "" && this.#socket.writable) this.#socket.write(text);
+  }
+
+  #read(text: string): void {
+    let begin = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", begin)) {
+      this.#rest.push(text.slice(begin, end));
+      const line = this.#rest.join("");
+      this.#rest = [];
+      this.#restLength = 0;
+      begin = end + 1;
+      this.onMessage(parse(line) as Received);
+    }
+    if (begin === text.length) return;
+    this.#rest.push(text.slice(begin));
+    this.#restLength += text.length - begin;
+    if (this.#restLength > MAX_LENGTH) {
+      throw new Error(`a message of more than ${MAX_LENGTH} characters was received`);
+    }
   }
 }

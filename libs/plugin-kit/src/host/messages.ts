@@ -1,3 +1,4 @@
+import type { PluginFaultKind } from "../loading/load-fault.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import type { CallError, PluginCall } from "./plugin-calls.ts";
@@ -17,10 +18,18 @@ export type ToPlugin =
 
 /** From a plugin's process, which may send anything. */
 export type FromPlugin =
+  /** It begins with a part of the plugin's code that may never end. */
+  | { readonly type: "loading"; readonly part: string }
   | { readonly type: "loaded"; readonly description: unknown }
-  | { readonly type: "refused"; readonly reason: string }
+  | {
+      readonly type: "refused";
+      readonly reason: string;
+      /** Absent: what the plugin declares, or is given, is wrong. */
+      readonly fault?: PluginFaultKind | undefined;
+    }
   | { readonly type: "result"; readonly id: number; readonly value: unknown }
   | { readonly type: "failed"; readonly id: number; readonly error: CallError }
   | { readonly type: "item"; readonly id: number; readonly text: string }
   | { readonly type: "end"; readonly id: number }
+  /** The memory counts where the parent cannot see it. */
   | { readonly type: "pong"; readonly memoryBytes: number };

@@ -1,27 +1,21 @@
 import { Socket } from "node:net";
+import { LoadFault, thrownText } from "../loading/load-fault.ts";
 import { loadPlugin } from "../loading/load-plugin.ts";
 import { describePlugin } from "./description.ts";
 import { MessageSocket } from "./message-socket.ts";
 import { type FromPlugin, MESSAGES_FD, type ToPlugin } from "./messages.ts";
+import { endOwnProcess, guardSignals } from "./own-signals.ts";
 import { callErrorOf, PluginCalls, type RouteCall } from "./plugin-calls.ts";
 
 // The process of one plugin. Its parent starts it, asks it, and ends it.
 
+// As it is before the plugin replaces it.
+const { rss } = process.memoryUsage;
 const socket = new Socket({ fd: MESSAGES_FD });
 const messages = new MessageSocket<ToPlugin, FromPlugin>(socket);
 const send = (message: FromPlugin): void => messages.send(message);
-// Plugins end no process but this one, and those that they may start.
-const kill = process.kill.bind(process);
-/** Whether it may start programs, and so end them. */
-let startsProcesses = false;
-process.kill = ((...given: Parameters<typeof kill>) => {
-  const [pid] = given;
-  if (pid === process.pid) process.exit(1);
-  if (startsProcesses) return kill(...given);
-  throw new Error("a plugin may not send signals to other processes");
-}) as typeof process.kill;
-// Without its parent it must end, whatever handlers of the plugin would do at an exit.
-socket.once("close", () => kill(process.pid, "SIGKILL"));
+// Without its parent it must end.
+socket.once("close", endOwnProcess);
 
 /** Ends a call when the parent says so. */
 class Cancellation {
@@ -67,7 +61,7 @@ messages.onMessage = (message) => {
       grant(message.id, 0);
       break;
     case "ping":
-      send({ type: "pong", memoryBytes: process.memoryUsage.rss() });
+      send({ type: "pong", memoryBytes: rss() });
   }
 };
 
@@ -80,14 +74,19 @@ function grant(id: number, count: number): void {
 }
 
 async function load({ entry, kind }: Extract<ToPlugin, { type: "load" }>): Promise<void> {
-  startsProcesses = entry.processes;
+  guardSignals(entry.processes);
   try {
     const log = (message: string) => void process.stdout.write(`${message}\n`);
-    const loaded = await loadPlugin(entry, { kind, log });
+    const onStep = (part: string) => {
+      send({ type: "loading", part });
+      messages.flush();
+    };
+    const loaded = await loadPlugin(entry, { kind, log, onStep });
     calls = new PluginCalls(loaded.registry);
     send({ type: "loaded", description: describePlugin(loaded) });
   } catch (error) {
-    send({ type: "refused", reason: error instanceof Error ? error.message : String(error) });
+    const fault = error instanceof LoadFault ? error.kind : undefined;
+    send({ type: "refused", reason: thrownText(error), fault });
   }
 }
 

@@ -22,16 +22,16 @@ const FIGURES: readonly Figure[] = [
   ["memory_bytes", "gauge", "Memory of its process.", ({ memoryBytes }) => memoryBytes],
 ];
 
-/** `heddle_plugin_...` in /metrics; a plugin that was never loaded is in none of them. */
+/** `heddle_plugin_...` in /metrics. A refused plugin is named by its place: its name is another's, or not known. */
 export function exposePluginMetrics(
   registry: Registry,
   plugins: Pick<PluginSet, "statuses">,
 ): void {
-  const loaded = () => plugins.statuses().filter(({ description }) => description !== undefined);
-  const labelsOf = ({ description }: PluginStatus) => ({ plugin: description?.name ?? "" });
+  // Of those that were refused at one place, the last.
+  const named = () => new Map(plugins.statuses().map((status) => [nameOf(status), status]));
   for (const [name, type, help, read] of FIGURES) {
     new ReadMetric(registry, { name: `heddle_plugin_${name}`, type, help }, () =>
-      loaded().map((status) => ({ labels: labelsOf(status), value: read(status) })),
+      Array.from(named(), ([plugin, status]) => ({ labels: { plugin }, value: read(status) })),
     );
   }
   const faults = {
@@ -40,10 +40,12 @@ export function exposePluginMetrics(
     help: "Faults by kind.",
   } as const;
   new ReadMetric(registry, faults, () =>
-    loaded().flatMap((status) =>
-      Object.entries(status.faults).map(([kind, value]) => {
-        return { labels: { ...labelsOf(status), kind }, value };
-      }),
+    [...named()].flatMap(([plugin, { faults }]) =>
+      Object.entries(faults).map(([kind, value]) => ({ labels: { plugin, kind }, value })),
     ),
   );
+}
+
+function nameOf({ state, description, from }: PluginStatus): string {
+  return state === "refused" ? from : (description?.name ?? from);
 }

@@ -1,54 +1,32 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import type { Socket } from "node:net";
-import { setPriority } from "node:os";
-import { extname } from "node:path";
-import type { Readable } from "node:stream";
-import { fileURLToPath } from "node:url";
+import type { ChildProcess } from "node:child_process";
 import { Channel } from "@heddle/base/channel";
 import { AppError } from "@heddle/base/errors";
-import type { HostedEntry } from "../loading/plugin-list.ts";
-import type { PluginHostKind } from "../plugin.ts";
-import { type PluginBackend, PluginFault, type PluginFaultKind } from "./backend.ts";
+import { residentBytesOf } from "@heddle/base/process/resident-bytes";
+import type { PluginFaultKind } from "../loading/load-fault.ts";
+import { type PluginBackend, PluginFault } from "./backend.ts";
 import type { CallLimit } from "./call-limit.ts";
-import { childFlags, pluginEnvironment } from "./child-flags.ts";
-import { type PluginDescription, pluginDescription } from "./description.ts";
-import { MessageSocket } from "./message-socket.ts";
-import { type FromPlugin, MESSAGES_FD, type ToPlugin } from "./messages.ts";
+import type { PluginDescription } from "./description.ts";
+import type { FromPlugin, ToPlugin } from "./messages.ts";
 import { type CallError, callRefusal, type PluginCall, type RouteCall } from "./plugin-calls.ts";
+import {
+  type LoadedProcess,
+  memoryExcess,
+  NO_MESSAGE,
+  type PluginStartOptions,
+  startPlugin,
+} from "./plugin-start.ts";
 
-const PROGRAM = fileURLToPath(
-  new URL(`./plugin-host-main${extname(import.meta.url)}`, import.meta.url),
-);
-/** Its module and its setup have 10 s each. */
-const START_MS = 25_000;
 const PING_MS = 1_000;
 /** Pings without an answer after which its loop counts as blocked. */
 const MISSED_PINGS = 5;
-const NICENESS = 5;
-const NO_MESSAGE = "what it wrote to the descriptor of its messages is none";
 /** Events of a stream on their way. */
 const CREDITS = 32;
-const LINE_CHARACTERS = 2_000;
-/** Lines of its output that are logged in a second; the rest is dropped. */
-const LINES_PER_SECOND = 50;
 
-export interface PluginProcessOptions {
-  readonly entry: HostedEntry;
-  readonly kind: PluginHostKind;
+export interface PluginProcessOptions extends PluginStartOptions {
   /** How often the process is asked whether it answers. */
   readonly pingMs: number | undefined;
-  log(line: string): void;
   /** Called once, when the process has ended other than by `close`. */
   onEnd(kind: PluginFaultKind, reason: string): void;
-}
-
-type Messages = MessageSocket<FromPlugin, ToPlugin>;
-
-/** A process that was started, and its output. */
-interface Started {
-  readonly child: ChildProcess;
-  readonly messages: Messages;
-  readonly errors: ErrorOutput;
 }
 
 interface PendingCall {
@@ -60,8 +38,8 @@ interface PendingCall {
 export class PluginProcess implements PluginBackend {
   readonly description: PluginDescription;
   readonly #child: ChildProcess;
-  readonly #messages: Messages;
-  readonly #errors: ErrorOutput;
+  readonly #messages: LoadedProcess["messages"];
+  readonly #errors: LoadedProcess["errors"];
   readonly #calls = new Map<number, PendingCall>();
   readonly #streams = new Map<number, Channel<string>>();
   readonly #options: PluginProcessOptions;
@@ -75,32 +53,11 @@ export class PluginProcess implements PluginBackend {
 
   /** Starts the process and has it load the plugin. Rejects with the reason of a refusal. */
   static async start(options: PluginProcessOptions): Promise<PluginProcess> {
-    const { entry, kind } = options;
-    const child = spawn(process.execPath, [...childFlags(entry), PROGRAM], {
-      env: pluginEnvironment(process.env),
-      stdio: ["ignore", "pipe", "pipe", "pipe"],
-    });
-    const messages: Messages = new MessageSocket(child.stdio[MESSAGES_FD] as Socket);
-    yieldTo(child);
-    const errors = new ErrorOutput();
-    logLines(child.stdout, options.log);
-    logLines(child.stderr, (line) => {
-      errors.read(line);
-      options.log(line);
-    });
-    try {
-      const starting = { child, messages, errors };
-      const description = await descriptionOf(starting, { type: "load", entry, kind });
-      return new PluginProcess(starting, description, options);
-    } catch (error) {
-      child.kill("SIGKILL");
-      throw error;
-    }
+    return new PluginProcess(await startPlugin(options), options);
   }
 
   private constructor(
-    { child, messages, errors }: Started,
-    description: PluginDescription,
+    { child, messages, errors, description }: LoadedProcess,
     options: PluginProcessOptions,
   ) {
     this.#child = child;
@@ -202,7 +159,7 @@ export class PluginProcess implements PluginBackend {
         break;
       case "pong":
         this.#missed = 0;
-        this.#measured(Number(message.memoryBytes));
+        if (process.platform !== "linux") this.#measured(Number(message.memoryBytes));
     }
   }
 
@@ -222,15 +179,12 @@ export class PluginProcess implements PluginBackend {
 
   #measured(bytes: number): void {
     this.#memoryBytes = bytes;
-    const { memoryMib } = this.#options.entry;
-    if (bytes <= memoryMib * 2 ** 20) return;
-    this.#end(
-      "memory",
-      `its process has ${Math.ceil(bytes / 2 ** 20)} MiB, more than ${memoryMib}`,
-    );
+    const excess = memoryExcess(bytes, this.#options.entry);
+    if (excess !== undefined) this.#end("memory", excess);
   }
 
   #ping(): void {
+    if (process.platform === "linux") this.#measured(residentBytesOf(this.#child.pid));
     if (this.#missed >= MISSED_PINGS) {
       this.#end("blocked", `its process did not answer for ${MISSED_PINGS * this.#pingMs} ms`);
     }
@@ -264,87 +218,4 @@ export class PluginProcess implements PluginBackend {
   #send(message: ToPlugin): void {
     this.#messages.send(message);
   }
-}
-
-/** A plugin that computes without end leaves the processors to its parent. */
-function yieldTo({ pid }: ChildProcess): void {
-  if (pid === undefined) return;
-  try {
-    setPriority(pid, NICENESS);
-  } catch {
-    // It has ended, or this system has no priorities.
-  }
-}
-
-/** What a process writes to its standard error says why it ended. */
-class ErrorOutput {
-  lastLine = "";
-  #isMemory = false;
-
-  read(line: string): void {
-    if (line.trim() !== "") this.lastLine = line.trim();
-    // Node's words for a full heap, before it aborts.
-    if (/out of memory/i.test(line)) this.#isMemory = true;
-  }
-
-  exitOf(code: number | null, signal: string | null): { kind: PluginFaultKind; reason: string } {
-    if (this.#isMemory) return { kind: "memory", reason: "its process had no memory left" };
-    const how = signal === null ? `the exit code ${code}` : `the signal ${signal}`;
-    return { kind: "exited", reason: `its process ended with ${how}` };
-  }
-}
-
-/** What the loaded plugin says of itself. */
-function descriptionOf(
-  { child, messages, errors }: Started,
-  load: ToPlugin,
-): Promise<PluginDescription> {
-  return new Promise((resolve, reject) => {
-    const settle = (finish: () => void) => {
-      clearTimeout(late);
-      child.off("exit", onExit).off("error", onError);
-      finish();
-    };
-    const fail = (reason: string) => settle(() => reject(new Error(reason)));
-    messages.onFault = ({ message }) => fail(`${NO_MESSAGE}: ${message}`);
-    messages.onMessage = (message: unknown) => {
-      const { type, reason, description } = (message ?? {}) as Record<string, unknown>;
-      if (type === "refused") return fail(String(reason).slice(0, LINE_CHARACTERS));
-      if (type !== "loaded") return;
-      const { data, error } = pluginDescription.safeParse(description);
-      if (data) settle(() => resolve(data));
-      else fail(`it describes itself wrongly: ${error.message}`);
-    };
-    const onExit = (code: number | null, signal: string | null) => {
-      const { reason } = errors.exitOf(code, signal);
-      const last = errors.lastLine;
-      fail(`while it loaded, ${reason}${last && `; its last line: ${last}`}`);
-    };
-    const onError = (error: Error) => fail(error.message);
-    const late = setTimeout(() => fail(`it did not load within ${START_MS} ms`), START_MS);
-    child.once("exit", onExit).once("error", onError);
-    messages.send(load);
-  });
-}
-
-/** Its output as lines of the log, at a bounded rate and length. */
-function logLines(stream: Readable | null, log: (line: string) => void): void {
-  let second = 0;
-  let lines = 0;
-  let rest = "";
-  const show = (line: string) => {
-    const now = Math.floor(performance.now() / 1_000);
-    if (now !== second) [second, lines] = [now, 0];
-    lines++;
-    if (lines <= LINES_PER_SECOND) log(line.slice(0, LINE_CHARACTERS));
-    else if (lines === LINES_PER_SECOND + 1) log("more output in this second is not shown");
-  };
-  stream?.setEncoding("utf8").on("data", (text: string) => {
-    const [first = "", ...more] = text.split("\n");
-    rest = (rest + first).slice(0, LINE_CHARACTERS);
-    for (const line of more) {
-      show(rest);
-      rest = line.slice(0, LINE_CHARACTERS);
-    }
-  });
 }

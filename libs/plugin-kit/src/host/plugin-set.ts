@@ -4,6 +4,8 @@ import { HostedPlugin, type PluginStatus, type PluginUser } from "./hosted-plugi
 
 /** Plugins that load at once. */
 const LOADS = 4;
+/** After this no further plugin is loaded: some before it hang, and this process must start. */
+const START_MS = 15_000;
 
 /** All plugins of one process. None of them keeps the process from its start. */
 export class PluginSet {
@@ -25,11 +27,18 @@ export class PluginSet {
   ): Promise<PluginSet> {
     const { entries, unreadable } = readPluginSetting(names, folder);
     const plugins: HostedPlugin[] = [];
-    for (let at = 0; at < entries.length; at += LOADS) {
-      const some = entries.slice(at, at + LOADS);
-      const start = (entry: HostedEntry) => HostedPlugin.start(entry, log, { kind });
-      plugins.push(...(await Promise.all(some.map(start))));
-    }
+    const untilMs = performance.now() + START_MS;
+    const waiting = [...entries.entries()];
+    const load = async () => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        const [at, entry] = next;
+        plugins[at] =
+          performance.now() < untilMs
+            ? await HostedPlugin.start(entry, log, { kind })
+            : HostedPlugin.refused(entry, log, OTHERS_HANG);
+      }
+    };
+    await Promise.all(Array.from({ length: LOADS }, load));
     refuseRepeated(plugins);
     for (const { from, reason } of unreadable) {
       log.error({ plugin: from, reason }, "a list of plugins cannot be read");
@@ -47,6 +56,15 @@ export class PluginSet {
     return this.#plugins.filter(({ state }) => state !== "refused");
   }
 
+  /** Starts those that never were, as a worker does that runs no task without them. */
+  async startRefused(): Promise<void> {
+    const refused = this.#plugins.filter(({ state, description }) => {
+      return state === "refused" && description === undefined;
+    });
+    for (const plugin of refused) await plugin.startAgain();
+    refuseRepeated(this.#plugins);
+  }
+
   statuses(): readonly PluginStatus[] {
     return [...this.#plugins.map((plugin) => plugin.status()), ...this.#unreadable];
   }
@@ -56,11 +74,13 @@ export class PluginSet {
   }
 }
 
+const OTHERS_HANG = `it was not started: plugins before it took ${START_MS / 1_000} s`;
+
 /** The routes of two plugins of one name would be the same. */
 function refuseRepeated(plugins: readonly HostedPlugin[]): void {
   const names = new Map<string, HostedEntry>();
   for (const plugin of plugins) {
-    if (!plugin.description) continue;
+    if (!plugin.description || plugin.state === "refused") continue;
     const other = names.get(plugin.name);
     if (other)
       plugin.refuse(`${other.from} has its name ${plugin.name} already: leave one of them out`);

@@ -12,6 +12,7 @@ import {
 } from "../plugin.ts";
 import type { PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
+import { LoadFault, thrownText } from "./load-fault.ts";
 import { holdToDigest, moduleUrl, provideKit } from "./module-hooks.ts";
 import { findSource, type PluginSource } from "./plugin-source.ts";
 import { NAME, parsedConfig, Registry } from "./registry.ts";
@@ -23,6 +24,8 @@ const SETUP_MS = 10_000;
 export interface PluginHost {
   readonly kind: PluginHostKind;
   log(message: string): void;
+  /** Called before each part of the plugin's code that may never end. */
+  onStep?(part: string): void;
   /** Their names are taken. */
   readonly builtInAlgorithms?: readonly string[];
   /** In trainers only. */
@@ -42,12 +45,17 @@ export async function loadPlugin(entry: PluginEntry, host: PluginHost): Promise<
   checkDigest(source, entry);
   provideKit();
   if (entry.digests) holdToDigest(source);
-  const plugin = await within(importPlugin(source.file, host.kind), "its module");
+  const step = <Result>(part: string, work: () => Promise<Result>) => {
+    host.onStep?.(part);
+    return within(work(), part);
+  };
+  const module = await step("its module", () => import(moduleUrl(source.file)));
+  const plugin = pluginOf(module, host.kind);
   const capabilities = capabilitiesOf(plugin);
+  host.onStep?.("the check of its config");
   const config = parsedConfig(plugin, entry.config);
   const registry = new Registry(capabilities, host.builtInAlgorithms);
-  const setup = async () => plugin.setup(apiOf(registry, config, host));
-  await within(setup(), "its setup");
+  await step("its setup", async () => plugin.setup(apiOf(registry, config, host)));
   return { plugin, source, capabilities, registry };
 }
 
@@ -58,8 +66,7 @@ function checkDigest({ digest }: PluginSource, { digests }: PluginEntry): void {
   );
 }
 
-async function importPlugin(file: string, kind: PluginHostKind): Promise<Plugin> {
-  const module = (await import(moduleUrl(file))) as { default?: unknown };
+function pluginOf(module: { readonly default?: unknown }, kind: PluginHostKind): Plugin {
   const plugin = module.default as Partial<Plugin> | undefined;
   if (typeof plugin !== "object" || plugin === null) {
     throw new Error("its default export must be an object with name, version, apiVersion, setup");
@@ -76,6 +83,7 @@ async function importPlugin(file: string, kind: PluginHostKind): Promise<Plugin>
 }
 
 function capabilitiesOf({ capabilities = TRAINING_CAPABILITIES }: Plugin): readonly Capability[] {
+  if (!Array.isArray(capabilities)) throw new Error("its `capabilities` are not a list");
   const unknown = capabilities.find((each) => !CAPABILITIES.includes(each));
   if (unknown === undefined) return capabilities;
   throw new Error(`there is no capability ${unknown}: there are ${CAPABILITIES.join(", ")}`);
@@ -111,15 +119,20 @@ const NO_TOOLKIT = new Proxy({} as PluginToolkit, {
   },
 });
 
-/** Rejects once `limitMs` have passed. */
+/** Rejects with a LoadFault where the work fails, or takes too long. */
 async function within<Result>(work: Promise<Result>, what: string): Promise<Result> {
   const done = new AbortController();
   const late = delay(SETUP_MS, undefined, { signal: done.signal, ref: false }).then(
-    (): Promise<never> => Promise.reject(new Error(`${what} takes longer than ${SETUP_MS} ms`)),
+    () => undefined,
   );
   late.catch(() => undefined);
+  const failed = (cause: unknown) => {
+    throw new LoadFault("threw", thrownText(cause), { cause });
+  };
   try {
-    return await Promise.race([work, late]);
+    const first = await Promise.race([work.then((result) => ({ result }), failed), late]);
+    if (first) return first.result;
+    throw new LoadFault("late", `${what} takes longer than ${SETUP_MS} ms`);
   } finally {
     done.abort();
   }

@@ -26,12 +26,9 @@ export interface PluginSource {
 }
 
 /** Finds a plugin's code and reads its digest. Throws with what is missing. */
-export function findSource({ from, base = process.cwd() }: PluginEntry): PluginSource {
-  const place = isAbsolute(from) ? from : packageFolder(from, base);
-  const stat = statSync(place, { throwIfNoEntry: false });
-  if (!stat) throw new Error(`there is no file or folder ${place}`);
-  const root = realpathSync(place);
-  if (stat.isFile()) {
+export function findSource(entry: PluginEntry): PluginSource {
+  const { root, isFile } = findRoot(entry);
+  if (isFile) {
     const digest = fileDigest(readFileSync(root));
     return { file: root, root, digest: `sha256:${digest}`, files: new Map([[root, digest]]) };
   }
@@ -44,10 +41,17 @@ export function findSource({ from, base = process.cwd() }: PluginEntry): PluginS
   return { file, root, digest: `sha256:${hash.digest("hex")}`, files };
 }
 
-/** A plugin's folder, and the folders of packages in and above it. */
+function findRoot({ from, base = process.cwd() }: PluginEntry) {
+  const place = isAbsolute(from) ? from : packageFolder(from, base);
+  const stat = statSync(place, { throwIfNoEntry: false });
+  if (!stat) throw new Error(`there is no file or folder ${place}`);
+  return { root: realpathSync(place), isFile: stat.isFile() };
+}
+
+/** A plugin's folder, and the folders of packages in and above it. None of its files is read. */
 export function codeFolders(entry: PluginEntry): string[] {
-  const { root } = findSource(entry);
-  const own = statSync(root).isFile() ? dirname(root) : root;
+  const { root, isFile } = findRoot(entry);
+  const own = isFile ? dirname(root) : root;
   const folders = [own];
   for (let folder = own; folder !== dirname(folder); folder = dirname(folder)) {
     const packages = join(folder, "node_modules");

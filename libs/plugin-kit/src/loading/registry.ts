@@ -15,7 +15,7 @@ import type { PluginRoute } from "../points/routes.ts";
 
 /** Names of plugins and of what they add. */
 export const NAME = /^[A-Za-z0-9][\w.-]{0,127}$/;
-const PATH = /^(\/([A-Za-z0-9._~-]+|\{[A-Za-z]\w{0,62}\}))+$/;
+export const PATH = /^(\/([A-Za-z0-9._~-]+|\{[A-Za-z]\w{0,62}\}))+$/;
 const METHODS: readonly string[] = ["GET", "POST", "PUT", "DELETE"];
 const MAX_ROUTES = 256;
 const MAX_RULES = 16;
@@ -188,7 +188,8 @@ function checkAlgorithm(name: string, { config, plan }: PluginAlgorithm): void {
   }
 }
 
-const ACCESS: readonly unknown[] = [...PERMISSIONS, "authenticated", "public"];
+/** Who may call a route. */
+export const ACCESS = [...PERMISSIONS, "authenticated", "public"] as const;
 
 function checkRoute(route: PluginRoute): void {
   const { method, path, permission, summary, handle, timeoutMs = 1 } = route;
@@ -200,7 +201,7 @@ function checkRoute(route: PluginRoute): void {
       `${where}: a path is like /items/{id}: letters, digits, . _ ~ - and parameters in braces`,
     );
   }
-  if (!ACCESS.includes(permission)) {
+  if (!(ACCESS as readonly unknown[]).includes(permission)) {
     const known = ACCESS.join(", ");
     throw new Error(
       `${where} declares ${permission === undefined ? "no permission" : `the permission ${String(permission)}`}: declare one of ${known}`,

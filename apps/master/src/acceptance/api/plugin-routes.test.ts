@@ -246,6 +246,9 @@ test("refused plugins are listed with the reason, and the master serves", async 
     expect.stringContaining('Unrecognized key: "plugin"'),
   ]);
   expect((await call("POST", "/open/exit", undefined, "")).status).toBe(404);
+  // One that was refused is named by its place.
+  const threw = `plugin="${join(folder, "open.mjs")}",kind="threw"`;
+  expect(await cluster.metric("heddle_plugin_faults_total", threw)).toBe(1);
 });
 
 test("event sinks get every event in order, at least once, also after a restart", async () => {

@@ -3,7 +3,7 @@ import type { ApiOperation } from "@heddle/contracts/api/operation";
 import type { FastifyReply } from "fastify";
 import type { Caller } from "./caller.ts";
 
-/** Whether an answer may have no end: a stream that is read, or what a plugin answers. */
+/** Whether an answer may have no end: a stream that is read, or one of a plugin. */
 export function mayBeEndless({ method, replies }: Pick<ApiOperation, "method" | "replies">) {
   const contents = Object.values(replies);
   if (contents.length === 0) return true;

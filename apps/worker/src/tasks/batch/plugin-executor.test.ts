@@ -186,7 +186,7 @@ it("plugin executor: one that fails is asked again, and takes tasks once it work
   expect(worker.exitCode).toBeNull();
 });
 
-it("plugin executor: a worker whose plugin is refused lives, and says why", async () => {
+it("plugin executor: one whose plugin does not start takes tasks once it does", async () => {
   const own = new TestLeader();
   onTestFinished(() => own.close());
   await own.listen();
@@ -196,6 +196,9 @@ it("plugin executor: a worker whose plugin is refused lives, and says why", asyn
   expect(own.register?.executors).toEqual([]);
   const fault = () => own.heartbeats.at(-1)?.executorFault ?? "";
   await until("its reason is reported", () => fault().includes("no module"));
+  faultyPlugin("refused", "{}");
+  await until("it registers again", () => own.register?.executors.includes("process") === true);
+  await until("no reason is left", () => fault() === "");
   expect(worker.exitCode).toBeNull();
 });
 

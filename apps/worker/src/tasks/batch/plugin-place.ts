@@ -54,17 +54,23 @@ export class PluginPlace implements BatchPlace {
   readonly title: string;
   readonly folder = "batch";
   readonly system: HostedExecutor;
+  readonly #plugins: PluginSet;
   offer: PlaceOffer | undefined;
   fault = "";
 
   constructor(title: string, plugins: PluginSet) {
     this.title = title;
+    this.#plugins = plugins;
     this.system = new HostedExecutor(title, plugins);
   }
 
-  /** Asks for its offer. Rejects with `invalid_value` where no plugin can have the executor. */
+  /**
+   * Asks for its offer; again also a plugin that did not start. Rejects with `invalid_value` where no
+   * plugin can have the executor.
+   */
   async ask(): Promise<void> {
     try {
+      if (this.fault !== "") await this.#plugins.startRefused();
       const { cpus, memoryBytes, gpus = [] } = await this.system.offer();
       this.offer = placeOffer(`plugin-${this.title}`, { cpus, memoryBytes, gpus });
       this.fault = "";

@@ -2,7 +2,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { createLogger } from "@heddle/observability/logger";
+import { PluginSet } from "@heddle/plugin-kit/host/plugin-set";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { trainingPlugins } from "../worker-plugins.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 
 const example = (name: string) =>
@@ -43,4 +46,19 @@ test("describePlugins: printing and timers do no harm; exiting or hanging is ref
   await expect(described("process.exit(0);")).rejects.toThrow(/must not end its process/);
   const deaf = `process.on("SIGTERM", () => {}); for (;;);`;
   await expect(described(deaf, 2_000)).rejects.toThrow(/took longer than 2000 ms/);
+});
+
+test("training plugins: one that does not start is left out, and others learn", async () => {
+  const file = join(folder, "hangs.mjs");
+  writeFileSync(
+    file,
+    'export default { name: "hangs", version: "1", apiVersion: 1, setup: () => new Promise(() => {}) };',
+  );
+  const log = createLogger({ service: "test", level: "silent" });
+  const set = await PluginSet.start([file, ...EXAMPLES], folder, log, "worker");
+  const { algorithms, environments } = await describePlugins(trainingPlugins(set));
+  expect({ algorithms, environments }).toEqual({
+    algorithms: ["evolution-strategies"],
+    environments: ["GridWorld-v0"],
+  });
 });

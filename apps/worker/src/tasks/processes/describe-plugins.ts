@@ -13,7 +13,8 @@ export const NO_PLUGINS: PluginNames = {
   unchecked: [],
 };
 
-const DESCRIBE_MS = 60_000;
+/** The worker's start waits for it. */
+const DESCRIBE_MS = 30_000;
 /** Schemas are 64 KiB at most; the rest is what plugins print to standard error. */
 const MAX_OUTPUT = 16 * 2 ** 20;
 const run = promisify(execFile);

@@ -1,0 +1,3 @@
+import { sameWork } from "./same-work.mjs";
+
+export default sameWork("own-process");
