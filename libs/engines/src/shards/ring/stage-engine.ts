@@ -1,11 +1,12 @@
 import { type Duplex, pipeline } from "node:stream";
 import { retry } from "@heddle/base/async/retry";
-import { type AppError, toAppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import type { Engine, EngineEventSink, EngineInfo, EngineLoad } from "@heddle/contracts/engine";
 import { LLAMA_VERSION } from "../../llama/native/abi-guard.ts";
 import { NO_LOAD } from "../../llama/parent/llama-engine.ts";
 import { FrameMeter } from "./frame-meter.ts";
+import { HangWatch } from "./hang-watch.ts";
 import { type StageProcess, startStage } from "./stage-process.ts";
 import type { StageStart } from "./stage-protocol.ts";
 import { StageTimes } from "./stage-times.ts";
@@ -69,11 +70,21 @@ export class StageEngine implements Engine {
     const process = await this.#ready;
     if (this.#stream !== stream || stream.destroyed) return;
     this.#served = process;
+    this.#watchFrames(stream, process.frames);
+    const watch = new HangWatch({
+      pid: process.pid,
+      // It may wait until its answer can be sent on.
+      hasWork: () => this.#times.isBusy && !process.frames.isPaused(),
+      onHang: (forMs) => {
+        const message = `the process of the stage did nothing for ${forMs} ms, so it was ended: it hung or was stopped`;
+        void process.close(new AppError("engine_failed", message));
+      },
+    });
     const end = () => {
+      watch.close();
       stream.destroy();
       void process.close();
     };
-    this.#watchFrames(stream, process.frames);
     pipeline(stream, process.frames, end);
     pipeline(process.frames, stream, end);
   }

@@ -7,8 +7,11 @@ import { moveCache } from "./move-cache.ts";
 import { frameEpoch, frameMicros, lostFrame } from "./stage-frame.ts";
 import type { StageTimes } from "./stage-times.ts";
 
-/** A decode of the largest batch is done in seconds; a stage that hangs would keep its requests for ever. */
-const SILENCE_MS = 60_000;
+/**
+ * The last resort: a prompt's chunk takes minutes in a large model. Workers end processes that hang, and
+ * the stream of a worker that does not answer ends, within seconds.
+ */
+const SILENCE_MS = 600_000;
 /** A decode ends, and a part of a cache comes, within this time where the stage is alive. */
 const MOVE_MS = 10_000;
 /** The last stage has a few frames under way before it waits for an answer. */

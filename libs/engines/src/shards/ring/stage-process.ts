@@ -18,7 +18,8 @@ export interface StageProcess {
   readonly frames: Duplex;
   /** Resolves with the reason when the process is gone. */
   readonly ended: Promise<AppError>;
-  close(): Promise<void>;
+  /** Ends it at once, for the reason if there is one. */
+  close(reason?: AppError): Promise<void>;
 }
 
 /**
@@ -28,7 +29,8 @@ export interface StageProcess {
 export async function startStage(start: StageStart, signal?: AbortSignal): Promise<StageProcess> {
   const name = basename(start.path);
   const child = spawn(signal);
-  const ended = endOf(child, start.path);
+  let fatal: AppError | undefined;
+  const ended = endOf(child, start.path).then((how) => fatal ?? how);
   child.send(start, () => undefined);
   const ready = new Promise<StageMessage>((resolve) => child.once("message", resolve));
   const said = await Promise.race([ready, ended]);
@@ -48,7 +50,8 @@ export async function startStage(start: StageStart, signal?: AbortSignal): Promi
     pid: child.pid,
     frames,
     ended,
-    close: async () => {
+    close: async (reason) => {
+      fatal ??= reason;
       child.kill("SIGKILL");
       await ended;
     },

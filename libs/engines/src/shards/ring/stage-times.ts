@@ -14,6 +14,11 @@ export class StageTimes {
   #hops = 0;
   #hopMs = 0;
 
+  /** Whether it has a frame. */
+  get isBusy(): boolean {
+    return this.#present.length > 0;
+  }
+
   get load(): StageLoad {
     return {
       steps: this.#steps,
