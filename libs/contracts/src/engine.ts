@@ -5,6 +5,7 @@ import type {
   ModelStage,
   StageDtype,
   StageLoad,
+  UnreachablePeer,
 } from "./models/model-division.ts";
 import type { UpstreamSpec } from "./models/upstream-spec.ts";
 
@@ -392,6 +393,8 @@ export interface ReplicaStatus {
   readonly others?: number | undefined;
   /** Of a model that workers divide: this one's part. */
   readonly stage?: ModelStage | undefined;
+  /** Of the last part: the nodes with other parts that it does not reach. */
+  readonly unreachable?: readonly UnreachablePeer[] | undefined;
 }
 
 export interface EngineLoad {

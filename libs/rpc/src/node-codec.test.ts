@@ -145,7 +145,12 @@ test("node codec: a replica's status survives a heartbeat", () => {
   const timed = fc
     .tuple(replica, fc.option(fc.record(times)))
     .map(([status, own]) => (own ? { ...status, load: { ...status.load, stage: own } } : status));
-  const reported = merged(timed, optional("stage", stage)) as fc.Arbitrary<ReplicaStatus>;
+  const far = fc.array(fc.record({ node: fc.string(), forMs: uint32 }), { minLength: 1 });
+  const reported = merged(
+    timed,
+    optional("stage", stage),
+    optional("unreachable", far),
+  ) as fc.Arbitrary<ReplicaStatus>;
   fc.assert(
     fc.property(reported, (status) => {
       const frame = attachMethod.requestSerialize({

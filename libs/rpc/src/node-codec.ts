@@ -54,8 +54,12 @@ export const emptyLoad: Required<Omit<EngineLoad, "stage">> = {
   restarts: 0,
 };
 
-export function encodeReplica({ stage, ...status }: ReplicaStatus): Replica {
-  return { ...status, ...(stage && { stage: encodeStage(stage) }) };
+export function encodeReplica({ stage, unreachable, ...status }: ReplicaStatus): Replica {
+  return {
+    ...status,
+    ...(stage && { stage: encodeStage(stage) }),
+    ...(unreachable && { unreachable: [...unreachable] }),
+  };
 }
 
 /** Throws an AppError `server_error` on an unknown phase. */
@@ -72,6 +76,7 @@ export function decodeReplica(message: Replica__Output): ReplicaStatus {
     ...(isErrorCode(message.failureCode) && { failureCode: message.failureCode }),
     ...(message.others !== undefined && { others: message.others }),
     ...(message.stage && { stage: message.stage }),
+    ...(message.unreachable.length > 0 && { unreachable: message.unreachable }),
   };
 }
 

@@ -13,7 +13,7 @@ import type { ModelPlan } from "@heddle/engines/shards/plan-model";
 import type { ShardWorker } from "@heddle/engines/shards/plan-stages";
 import type { IndexedModel, WeightsPeer } from "@heddle/engines/shards/weights/stage-weights";
 import type { ArtifactBytes } from "@heddle/engines/weights/fetch-source";
-import type { JoinedStage } from "./stages/join-peers.ts";
+import type { JoinedStage, KnownPeers } from "./stages/join-peers.ts";
 
 /** The provider's token of the ports. */
 export const ENGINES = Symbol("EnginePorts");
@@ -39,8 +39,11 @@ export type EngineFactory = (start: {
   readonly onExit: (error: AppError) => void;
   /** Called when it takes no requests for now: it restarts, or its server does not answer. */
   readonly onDown: (error: AppError) => void;
-  /** Called while it waits for others at its start, with the reason. */
-  readonly onWaiting?: (reason: string) => void;
+  /**
+   * Called while it waits for other stages, with the reason and, by node, since when those are not reached
+   * that are not.
+   */
+  readonly onWaiting?: (reason: string, unreachable: KnownPeers["unreachable"]) => void;
   /** Called when it takes requests again after that. */
   readonly onRecovered: () => void;
   readonly signal: AbortSignal;
@@ -72,14 +75,11 @@ export interface StageHost {
   left(): Promise<void> | undefined;
 }
 
-/**
- * Resolves with the streams to all stages before the last, also those of `joined` that are open, where
- * new ones are added; rejects where one does not serve.
- */
+/** Resolves with the streams to all stages before the last; rejects where one does not serve. */
 export type PeerStages = (
   stage: ModelStage,
   build: string,
-  joined: Set<JoinedStage>,
+  known: KnownPeers,
 ) => Promise<readonly JoinedStage[]>;
 
 /** What a worker does for models that workers divide. */

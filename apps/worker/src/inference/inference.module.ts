@@ -71,8 +71,8 @@ function enginesOn(
   readArtifact: ArtifactBytes,
   given: EnginePorts,
 ): EnginePorts {
-  const joinPeers: PeerStages = (stage, build, joined) =>
-    joinStagePeers(stage, build, credentials, joined);
+  const joinPeers: PeerStages = (stage, build, known) =>
+    joinStagePeers(stage, build, credentials, known);
   const withPeers = (how: PullHow) => {
     const peers = how.holders?.map((address) => weightsPeer(address, credentials));
     return { ...how, readArtifact, peers };

@@ -90,6 +90,8 @@ export class Replica {
   #restarts = 0;
   /** Called when its last open request has ended; set while it retires. */
   #onEmpty: (() => void) | undefined;
+  /** By node: since when it is not reached, of those with other stages. */
+  #unreachable: ReadonlyMap<string, number> = new Map();
 
   /** `before` are the failures of the replica that this one replaces. */
   constructor(
@@ -198,6 +200,7 @@ export class Replica {
       failureCode: this.#failureCode,
       others: this.#sequencesOfOthers(master),
       ...(this.spec.engine === "llama" && this.spec.stage && { stage: this.spec.stage }),
+      ...(this.#unreachable.size > 0 && { unreachable: unreachableNow(this.#unreachable) }),
     };
   }
 
@@ -319,6 +322,7 @@ export class Replica {
     const file = modelPath === undefined ? "" : fileMark(modelPath);
     if (file !== this.#loadedFile) this.#failedLoads = 0;
     this.#loadedFile = file;
+    this.#unreachable = new Map();
     const exit = Promise.withResolvers<AppError | undefined>();
     const engine = await this.#ports.startEngine({
       spec: this.spec,
@@ -334,7 +338,8 @@ export class Replica {
       },
       onRecovered: () => this.#setPhase("ready", ""),
       stage: () => (this.#spec.engine === "llama" ? this.#spec.stage : undefined),
-      onWaiting: (reason) => {
+      onWaiting: (reason, unreachable) => {
+        this.#unreachable = unreachable;
         if (this.#message !== reason) this.#setPhase("loading", reason);
       },
       signal: this.#closing.signal,
@@ -393,6 +398,11 @@ export class Replica {
     this.#log.info({ deployment: this.spec.key, phase }, "replica");
     this.#onChange();
   }
+}
+
+function unreachableNow(sinceMs: ReadonlyMap<string, number>): ReplicaStatus["unreachable"] {
+  const nowMs = performance.now();
+  return [...sinceMs].map(([node, since]) => ({ node, forMs: Math.round(nowMs - since) }));
 }
 
 /** Changes with every change of the file; empty where there is none. */

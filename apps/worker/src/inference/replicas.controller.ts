@@ -65,9 +65,9 @@ export class ReplicasController implements OnApplicationShutdown {
   }
 
   @GrpcCall(workerModelsService, "SizeModel")
-  async sizeModel({ weights, options }: SizeModelRequest__Output): Promise<ModelSize> {
+  async sizeModel({ weights, options, whole }: SizeModelRequest__Output): Promise<ModelSize> {
     const given = options ? decodeOptions(options) : {};
-    return { memoryBytes: await this.#plans.wholeBytes(decodeWeights(weights), given) };
+    return { memoryBytes: await this.#plans.wholeBytes(decodeWeights(weights), given, whole) };
   }
 
   @GrpcCall(workerModelsService, "Pull")

@@ -365,6 +365,23 @@ export const DESCRIPTORS = `{
         "stage": {
          "type": "Stage",
          "id": 10
+        },
+        "unreachable": {
+         "rule": "repeated",
+         "type": "UnreachableNode",
+         "id": 11
+        }
+       }
+      },
+      "UnreachableNode": {
+       "fields": {
+        "node": {
+         "type": "string",
+         "id": 1
+        },
+        "forMs": {
+         "type": "uint64",
+         "id": 2
         }
        }
       },
@@ -1493,6 +1510,10 @@ export const DESCRIPTORS = `{
         "options": {
          "type": "EngineOptions",
          "id": 2
+        },
+        "whole": {
+         "type": "bool",
+         "id": 3
         }
        }
       },
@@ -2689,6 +2710,10 @@ export const DESCRIPTORS = `{
         "undivided": {
          "type": "string",
          "id": 3
+        },
+        "wholeBytes": {
+         "type": "uint64",
+         "id": 4
         }
        }
       },

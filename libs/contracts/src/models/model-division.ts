@@ -57,6 +57,12 @@ export interface StagePeer {
   readonly memoryBytes: number;
 }
 
+/** A node with another stage that the worker with the last one does not reach. */
+export interface UnreachablePeer {
+  readonly node: string;
+  readonly forMs: number;
+}
+
 /** What a stage has done with its time since it was loaded. */
 export interface StageLoad {
   /** Frames that it has computed. */

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { isDeepStrictEqual } from "node:util";
-import { AppError } from "@heddle/base/errors";
+import { AppError, toAppError } from "@heddle/base/errors";
 import type { ModelStage, StagePeer } from "@heddle/contracts/models/model-division";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
@@ -9,7 +9,9 @@ import { fromStatus } from "@heddle/rpc/status";
 import { firstMessage, frameStream } from "./frame-stream.ts";
 
 /** A stage that is loaded answers at once. */
-const OPEN_MS = 10_000;
+const OPEN_MS = 5_000;
+/** A worker that does not answer within this time, by the gRPC library of its process, is lost. */
+const ALIVE_OPTIONS = { "grpc.keepalive_time_ms": 5_000, "grpc.keepalive_timeout_ms": 5_000 };
 
 /** A stage, and the frames of a stream to it. */
 export interface JoinedStage {
@@ -17,19 +19,28 @@ export interface JoinedStage {
   readonly frames: Duplex;
 }
 
+/** What the worker with the last stage knows of the others. */
+export interface KnownPeers {
+  readonly joined: Set<JoinedStage>;
+  /** By node: since when it is not reached, as performance.now() has it. */
+  readonly unreachable: Map<string, number>;
+}
+
 /**
- * Opens a stream to each stage before the last, in order, but for those to which one of `joined` is
- * open; new ones are added there. `build` is what all stages must have in common. Rejects with the first
- * failure, which names the stage; the other streams stay open for the next try, since a stage that is
- * left begins again.
+ * Opens a stream to each stage before the last, in order, but for those to which a known one is open.
+ * `build` is what all stages must have in common. Rejects with the first failure, which names the
+ * stage; the other streams stay open for the next try, since a stage that is left begins again.
  */
 export async function joinPeers(
   { peers }: ModelStage,
   build: string,
   credentials: NodeCredentials,
-  joined: Set<JoinedStage>,
+  { joined, unreachable }: KnownPeers,
 ): Promise<readonly JoinedStage[]> {
+  const beganMs = performance.now();
   for (const each of joined) if (each.frames.destroyed) joined.delete(each);
+  for (const node of unreachable.keys())
+    if (!peers.some((peer) => peer.node === node)) unreachable.delete(node);
   const joins = await Promise.allSettled(
     peers.map(async (peer) => {
       const same = [...joined].find((each) => isDeepStrictEqual(each.peer, peer));
@@ -38,6 +49,13 @@ export async function joinPeers(
       return stage;
     }),
   );
+  for (const [i, join] of joins.entries()) {
+    const { node } = peers[i]!;
+    // One that refuses is reached.
+    const isAway = join.status === "rejected" && toAppError(join.reason).code === "unavailable";
+    if (!isAway) unreachable.delete(node);
+    else if (!unreachable.has(node)) unreachable.set(node, beganMs);
+  }
   const failed = joins.find((each) => each.status === "rejected");
   if (failed) throw failed.reason;
   return joins.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
@@ -48,7 +66,7 @@ async function joinPeer(
   build: string,
   credentials: NodeCredentials,
 ): Promise<Duplex> {
-  const peer = new Peer(address, credentials, "worker");
+  const peer = new Peer(address, credentials, "worker", ALIVE_OPTIONS);
   const call = peer.duplex(joinStageMethod);
   // Each failure is reported by what waits at that time.
   call.on("error", () => undefined);

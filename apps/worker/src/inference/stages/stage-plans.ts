@@ -37,30 +37,46 @@ export class StagePlans {
     workers: readonly ShardWorker[],
     maxStages: number,
   ): Promise<IndexedPlan> {
-    const { stages } = this.#ports;
-    if (!stages) throw new AppError("unavailable", "this worker's engines divide no model");
-    const read = this.#read(weights, stages);
-    const late = delay(READ_WAIT_MS, undefined, { ref: false });
-    const model = await Promise.race([read.model, late]);
-    if (model) {
-      const plan = await stages.plan(model, options, workers, maxStages);
-      return { ...plan, index: model.index };
-    }
-    const { pulledBytes, totalBytes } = read.progress;
-    const message = `${weights.key} is read to divide it between workers: ${pulledBytes} of ${totalBytes} bytes`;
-    throw new AppError("model_loading", message);
+    const stages = this.#stages();
+    const model = await this.#indexed(weights, stages);
+    const plan = await stages.plan(model, options, workers, maxStages);
+    return { ...plan, index: model.index };
   }
 
-  /** Memory that a worker needs for the whole model. Rejects with `unprocessable` where it cannot be divided. */
-  async wholeBytes(weights: WeightsSpec, options: EngineOptions): Promise<number> {
-    const { stages } = this.#ports;
-    if (!stages) throw new AppError("unavailable", "this worker's engines divide no model");
+  /**
+   * Memory that a worker needs for the whole model. Rejects with `unprocessable` where it cannot be divided,
+   * and with `model_loading` while the weights are read, as `readsWhole` allows.
+   */
+  async wholeBytes(
+    weights: WeightsSpec,
+    options: EngineOptions,
+    readsWhole: boolean,
+  ): Promise<number> {
+    const stages = this.#stages();
+    // After that its header lies in the cache.
+    if (readsWhole) await this.#indexed(weights, stages);
     const signal = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(READ_WAIT_MS)]);
     return await stages.wholeBytes(weights, options, { signal, onProgress: () => {} });
   }
 
   close(): void {
     this.#closing.abort();
+  }
+
+  #stages(): StagePorts {
+    const { stages } = this.#ports;
+    if (stages) return stages;
+    throw new AppError("unavailable", "this worker's engines divide no model");
+  }
+
+  async #indexed(weights: WeightsSpec, stages: StagePorts): Promise<IndexedModel> {
+    const read = this.#read(weights, stages);
+    const late = delay(READ_WAIT_MS, undefined, { ref: false });
+    const model = await Promise.race([read.model, late]);
+    if (model) return model;
+    const { pulledBytes, totalBytes } = read.progress;
+    const message = `${weights.key} is read to divide it between workers: ${pulledBytes} of ${totalBytes} bytes`;
+    throw new AppError("model_loading", message);
   }
 
   #read(weights: WeightsSpec, stages: StagePorts): Read {

@@ -14,7 +14,7 @@ import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
 import { StageTimes } from "@heddle/engines/shards/ring/stage-times";
 import { indexOfShard } from "@heddle/engines/shards/weights/stage-folder";
 import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
-import type { JoinedStage } from "./join-peers.ts";
+import type { KnownPeers } from "./join-peers.ts";
 
 type EngineStart = Omit<Parameters<EngineFactory>[0], "spec" | "modelPath">;
 
@@ -68,10 +68,10 @@ function streamsTo(
   { stage, build }: Pick<Driver, "stage" | "build">,
   { joinPeers, ...start }: EngineStart,
 ) {
-  const joined = new Set<JoinedStage>();
+  const known: KnownPeers = { joined: new Set(), unreachable: new Map() };
   const join = async () => {
     if (!joinPeers) throw new AppError("unavailable", "this worker is in no cluster");
-    const stages = await joinPeers(start.stage?.() ?? stage, build, joined);
+    const stages = await joinPeers(start.stage?.() ?? stage, build, known);
     return stages.map(({ frames }) => frames);
   };
   const connect = async (signal: AbortSignal) => {
@@ -81,11 +81,11 @@ function streamsTo(
         backoff: REJOIN_BACKOFF,
         signal,
         isPassing: (error) => !FINAL.has(toAppError(error).code),
-        onRetry: (error) => start.onWaiting?.(toAppError(error).message),
+        onRetry: (error) => start.onWaiting?.(toAppError(error).message, known.unreachable),
       });
       return used;
     } finally {
-      for (const { frames } of joined) if (!used.includes(frames)) frames.destroy();
+      for (const { frames } of known.joined) if (!used.includes(frames)) frames.destroy();
     }
   };
   return { join, connect };

@@ -79,13 +79,14 @@ function joinStage(
   options: Joining = {},
   credentials?: NodeCredentials,
   joined = new Set<JoinedStage>(),
+  unreachable = new Map<string, number>(),
 ) {
   const { name = "last", build = "one", deployment = "m#0", address = bound.address } = options;
   const peer = { node: "n", address, deployment, from: 2, to: 4, memoryBytes: 0 };
   const sizes = { contextTokens: 1, kvTokens: 1, maxSequences: 1, index: "" };
   const stage = { from: 4, to: 6, driver: name, peers: [peer], memoryBytes: 0, ...sizes };
   const own = { clusterToken, node: { role: "worker", name } } as const;
-  return joinPeers(stage, build, credentials ?? own, joined);
+  return joinPeers(stage, build, credentials ?? own, { joined, unreachable });
 }
 
 test("stages: bytes go both ways, also more than what is buffered", async () => {
@@ -110,6 +111,20 @@ test("stages: one that is joined stays so while another cannot be", async () => 
   expect(again!.frames).not.toBe(first!.frames);
   expect([...joined]).toEqual([again]);
   again!.frames.destroy();
+});
+
+test("stages: one that is not reached is noted, one that refuses is not", async () => {
+  const unreachable = new Map<string, number>();
+  const join = (options: Joining) => joinStage(options, undefined, new Set(), unreachable);
+  const beganMs = performance.now();
+  for (let i = 0; i < 2; i++) {
+    const failed = { code: "unavailable" };
+    await expect(join({ address: "127.0.0.1:1" })).rejects.toMatchObject(failed);
+    // Since the first try.
+    expect(unreachable.get("n")).toBeCloseTo(beganMs, -2);
+  }
+  await expect(join({ deployment: "m#1" })).rejects.toMatchObject({ code: "model_loading" });
+  expect([...unreachable]).toEqual([]);
 });
 
 test("stages: a partition between two of them ends their stream", async () => {

@@ -3,6 +3,7 @@
 import type { EngineLoad as _heddle_v1_EngineLoad, EngineLoad__Output as _heddle_v1_EngineLoad__Output } from '../../heddle/v1/EngineLoad.ts';
 import type { EngineInfo as _heddle_v1_EngineInfo, EngineInfo__Output as _heddle_v1_EngineInfo__Output } from '../../heddle/v1/EngineInfo.ts';
 import type { Stage as _heddle_v1_Stage, Stage__Output as _heddle_v1_Stage__Output } from '../../heddle/v1/Stage.ts';
+import type { UnreachableNode as _heddle_v1_UnreachableNode, UnreachableNode__Output as _heddle_v1_UnreachableNode__Output } from '../../heddle/v1/UnreachableNode.ts';
 import type { Long } from '@grpc/proto-loader';
 
 export interface Replica {
@@ -16,6 +17,7 @@ export interface Replica {
   'failureCode'?: (string);
   'others'?: (number);
   'stage'?: (_heddle_v1_Stage | null);
+  'unreachable'?: (_heddle_v1_UnreachableNode)[];
   '_others'?: "others";
 }
 
@@ -30,5 +32,6 @@ export interface Replica__Output {
   'failureCode': (string);
   'others'?: (number);
   'stage': (_heddle_v1_Stage__Output | null);
+  'unreachable': (_heddle_v1_UnreachableNode__Output)[];
   '_others'?: "others";
 }

@@ -6,9 +6,11 @@ import type { EngineOptions as _heddle_v1_EngineOptions, EngineOptions__Output a
 export interface SizeModelRequest {
   'weights'?: (_heddle_v1_Weights | null);
   'options'?: (_heddle_v1_EngineOptions | null);
+  'whole'?: (boolean);
 }
 
 export interface SizeModelRequest__Output {
   'weights': (_heddle_v1_Weights__Output | null);
   'options': (_heddle_v1_EngineOptions__Output | null);
+  'whole': (boolean);
 }
