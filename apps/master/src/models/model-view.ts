@@ -9,8 +9,8 @@ import type {
   ModelRecord,
 } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
-import { type StageWorkers, silentStage } from "../nodes/replicas/silent-stage.ts";
 import { undividedReason } from "../nodes/replicas/staged-replica.ts";
+import { type StageWorkers, stoppedStage } from "../nodes/replicas/stopped-stage.ts";
 
 type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
 
@@ -42,9 +42,9 @@ export function viewModel(
   const workers = stageWorkers(nodes, nameOf);
   const replicas = held.map(({ id, replica }) => {
     const shown = viewReplica(id, replica, nodes);
-    const silent = replica.stage && silentStage(replica.stage, workers);
-    const isStopped = silent && (shown.phase === "ready" || shown.phase === "loading");
-    return isStopped ? { ...shown, phase: "loading" as const, message: silent.message } : shown;
+    const stopped = stoppedStage(id, replica, workers);
+    const isStopped = stopped && (shown.phase === "ready" || shown.phase === "loading");
+    return isStopped ? { ...shown, phase: "loading" as const, message: stopped.message } : shown;
   });
   const weights = deployment?.spec.weights;
   return {

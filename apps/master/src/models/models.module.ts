@@ -26,9 +26,12 @@ function openCatalog(
   directory: NodeDirectory,
   { plans }: Scheduling,
 ): ModelCatalog {
-  return new ModelCatalog(control, directory, (deployment) => [
-    ...replicaBlockers(control.state, plans, deployment),
-    ...loadBlockers(deployment, directory.nodes(), control),
-    ...[directory.divisions.of(deployment).misfit].filter((text) => text !== undefined),
-  ]);
+  return new ModelCatalog(control, directory, (deployment) => {
+    const { misfit, wholeBytes } = directory.divisions.of(deployment);
+    return [
+      ...replicaBlockers(control.state, plans, deployment),
+      ...loadBlockers(deployment, directory.nodes(), control, () => wholeBytes),
+      ...(misfit === undefined ? [] : [misfit]),
+    ];
+  });
 }

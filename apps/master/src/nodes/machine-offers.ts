@@ -307,14 +307,22 @@ function machinesOf(live: readonly NodeView[], control: ControlPlane): (view: No
 /** Why a worker has no memory for a replica of a deployment; undefined if it has. */
 export type LoadBlocker = (nodeId: string, deployment: string) => string | undefined;
 
+/** Memory of a whole replica of a deployment, where a worker has said it. */
+type WholeBytes = (deployment: string) => number | undefined;
+
 /** Compares what replicas need with the memory that tasks and other replicas leave. */
-export function loadBlocker(live: readonly NodeView[], control: ControlPlane): LoadBlocker {
+export function loadBlocker(
+  live: readonly NodeView[],
+  control: ControlPlane,
+  wholeBytes: WholeBytes,
+): LoadBlocker {
   const byId = new Map(live.map((view) => [view.id, view]));
   const machineOf = machinesOf(live, control);
   return (nodeId, deployment) => {
     const view = byId.get(nodeId);
-    const neededMib = view && neededBytes(view, deployment, control) / BYTES_PER_MIB;
-    if (!neededMib) return undefined;
+    const weights = view && neededBytes(view, deployment, control);
+    if (!weights) return undefined;
+    const neededMib = Math.max(weights, wholeBytes(deployment) ?? 0) / BYTES_PER_MIB;
     const machine = machineOf(view);
     const pools = poolsOf(machine, control)
       .filter(({ amount, views }) => amount === "memoryMib" && views.includes(view))
@@ -360,6 +368,7 @@ export function loadBlockers(
   deployment: string,
   live: readonly NodeView[],
   control: ControlPlane,
+  wholeBytes: WholeBytes,
 ): string[] {
   const { state } = control;
   const { replicas: wanted = 0, spec } = state.deployments.get(deployment) ?? {};
@@ -371,7 +380,7 @@ export function loadBlockers(
   const workers = live.filter(({ kind }) => kind === "worker");
   const running = workers.filter(runs).length;
   if (wanted !== "every-worker" && running >= wanted) return [];
-  const blocker = loadBlocker(live, control);
+  const blocker = loadBlocker(live, control, wholeBytes);
   return workers
     .filter((view) => !runs(view))
     .flatMap(({ id }) => blocker(id, deployment) ?? [])

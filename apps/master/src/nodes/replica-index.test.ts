@@ -40,6 +40,7 @@ function report(node: AttachedNode, deployments: readonly string[]): void {
     totalBytes: 0,
     message: "",
     failureCode: "",
+    unreachable: [],
     info: null,
   };
   const replicas = deployments.map((deployment) => ({

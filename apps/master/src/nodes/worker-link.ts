@@ -35,6 +35,8 @@ import { EVENT_WINDOW, SessionCall } from "./session-call.ts";
 const reconnect = { baseMs: 50, maxMs: 2_000 };
 /** Load and Unload respond once the work has started. */
 const COMMAND_DEADLINE_MS = 10_000;
+/** A worker reads a model for 3 s before it answers that it is not done. */
+const READ_DEADLINE_MS = 5_000;
 /** A worker ends calls at their deadline itself; after this margin it counts as hung. */
 const DEADLINE_GRACE_MS = 1_000;
 /** A cancelled call counts as load until the worker confirms its end, at most this long. */
@@ -163,13 +165,13 @@ export class WorkerLink {
   /** Divides a model between workers; rejects with `model_loading` while the worker pulls it. */
   planStages(request: PlanStagesRequest): Promise<StagePlan__Output> {
     const signal = this.#closing.signal;
-    return this.#peer.unary(planStagesMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
+    return this.#peer.unary(planStagesMethod, request, { deadlineMs: READ_DEADLINE_MS, signal });
   }
 
   /** What the whole model takes in one worker; rejects with `unprocessable` where it cannot be divided. */
   sizeModel(request: SizeModelRequest): Promise<ModelSize__Output> {
     const signal = this.#closing.signal;
-    return this.#peer.unary(sizeModelMethod, request, { deadlineMs: COMMAND_DEADLINE_MS, signal });
+    return this.#peer.unary(sizeModelMethod, request, { deadlineMs: READ_DEADLINE_MS, signal });
   }
 
   pull(weights: WeightsSpec, signal: AbortSignal): AsyncIterable<PullProgress> {

@@ -6,7 +6,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { Model } from "@heddle/contracts/api/models";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
+import { childrenOf, NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
 
 const ID = "divided";
 /** Of each worker: more than two stages of the model. */
@@ -14,6 +14,8 @@ const MEMORY_MIB = "600";
 const OPTIONS = { context_tokens: 4_096, kv_tokens: 8_192, max_sequences: 4, threads: 1 };
 const DEADLINE_MS = 90_000;
 const WORKERS = ["one", "two", "three"];
+/** A process that does nothing is ended after 5 s; a loaded machine takes longer. */
+const MAX_PAUSE_MS = 30_000;
 /** So many that an answer takes seconds. */
 const LONG_TOKENS = 1_000;
 
@@ -82,6 +84,25 @@ describe("workers of a divided model", () => {
       async () => JSON.stringify(await rings()) === JSON.stringify([[first, spare]]),
     );
     expect(await answerOf("after it")).toBe(4);
+  });
+
+  it("a stage's process that freezes is replaced, and the answer is complete", async () => {
+    const [[first = ""] = []] = await rings();
+    const { pid } = cluster.workers[WORKERS.indexOf(first)]!;
+    const isStage = (child: number) =>
+      readFileSync(`/proc/${child}/cmdline`, "utf8").includes("stage-main");
+    const frozen = childrenOf(pid).find(isStage)!;
+    const stream = await openLong("one that pauses");
+    let tokens = 0;
+    let beganMs = 0;
+    for await (const { usage } of stream) {
+      tokens = usage?.completion_tokens ?? tokens;
+      if (beganMs === 0) process.kill(frozen, "SIGSTOP");
+      beganMs ||= performance.now();
+    }
+    expect(tokens).toBe(LONG_TOKENS);
+    expect(performance.now() - beganMs).toBeLessThan(MAX_PAUSE_MS);
+    expect(childrenOf(pid)).not.toContain(frozen);
   });
 
   it("one that freezes is named by the model's state and by calls, in time", async () => {

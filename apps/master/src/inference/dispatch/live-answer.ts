@@ -100,7 +100,11 @@ export class LiveAnswer implements InferenceAnswer, AsyncIterator<EngineEvent> {
       return undefined;
     } catch (thrown) {
       const { code, message }: AppError = toAppError(thrown);
-      return ownCodes.has(code) ? { code, message } : failure;
+      if (ownCodes.has(code)) return { code, message };
+      return {
+        ...failure,
+        message: `${failure.message}; no other replica continues it: ${message}`,
+      };
     }
   }
 }

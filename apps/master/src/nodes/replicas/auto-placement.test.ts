@@ -49,7 +49,7 @@ test("staged replicas: auto counts the cache and the process beside the weights"
   await bench.places();
   bench.nowMs += AFTER_ADOPTION_MS;
   expect(stagePlacesOf(await bench.places())).toHaveLength(3);
-  expect(bench.staged.notes().get("m")).toBeUndefined();
+  expect(bench.staged.notes().get("m")).toEqual({ wholeBytes: 2_001 });
   const fresh = new StageBench("a", "b");
   fresh.spec = bench.spec;
   fresh.sizeOf = bench.sizeOf;
@@ -77,7 +77,7 @@ test("staged replicas: auto does not divide what cannot be, and says why", async
   expect(await bench.places()).toEqual(new Map());
   expect(bench.actions).toEqual(["load a"]);
   expect(bench.staged.notes().get("m")).toEqual({ undivided: "its architecture is mamba" });
-  expect(bench.asked).toEqual(["a"]);
+  expect(bench.asked).toEqual(["a", "b", "c"]);
 });
 
 test("staged replicas: a worker without the file is not the only one that is asked", async () => {
@@ -88,7 +88,9 @@ test("staged replicas: a worker without the file is not the only one that is ask
   const absent = new AppError("model_failed", "no such file");
   bench.sizeOf = (worker) => (worker === "a" ? absent : 3_000);
   await bench.places();
-  expect(bench.asked).toEqual(["a", "b"]);
+  expect(bench.asked).toEqual(["a", "b", "large"]);
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toHaveLength(3);
   const lost = new StageBench("a", "b");
   lost.spec = bench.spec;
   lost.add("large", undefined, 2_000);
@@ -97,6 +99,41 @@ test("staged replicas: a worker without the file is not the only one that is ask
   // The weights alone count.
   expect(stagePlacesOf(await lost.places())).toEqual([]);
   expect(lost.actions).toEqual(["load large"]);
+});
+
+test("staged replicas: a file that comes whole only is read where it might fit", async () => {
+  const bench = new StageBench("a", "b", "c");
+  bench.spec = { ...STAGED_SPEC, placement: undefined };
+  bench.add("large", undefined, 1_500);
+  bench.nowMs = AFTER_ADOPTION_MS;
+  let size: number | AppError = new AppError("model_loading", "m is read");
+  bench.sizeOf = (_, whole) => (whole ? size : new AppError("model_failed", "no ranges"));
+  expect(await bench.places()).toEqual(new Map([["m", new Map()]]));
+  expect(bench.asked).toEqual(["a", "b", "c", "large whole"]);
+  expect(bench.staged.notes().get("m")).toEqual({ misfit: "m is read" });
+  size = 1_501;
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toHaveLength(3);
+  // Where there is room for twice the weights nothing is read.
+  const roomy = new StageBench("a", "b");
+  roomy.spec = bench.spec;
+  roomy.add("large", undefined, 2_000);
+  roomy.nowMs = AFTER_ADOPTION_MS;
+  roomy.sizeOf = bench.sizeOf;
+  await roomy.places();
+  expect(roomy.actions).toEqual(["load large"]);
+  expect(roomy.asked).toEqual(["a", "b", "large"]);
+});
+
+test("staged replicas: a worker that is not reached holds up no placement", async () => {
+  const bench = new StageBench("a", "b", "c");
+  bench.spec = { ...STAGED_SPEC, placement: undefined };
+  bench.add("large", undefined, 2_000);
+  bench.nowMs = AFTER_ADOPTION_MS;
+  bench.sizeOf = (worker) => (worker === "c" ? 2_001 : new Promise(() => {}));
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toHaveLength(3);
 });
 
 /** Workers that divide the model, and one that can hold it. */

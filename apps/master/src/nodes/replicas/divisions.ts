@@ -8,12 +8,14 @@ import { MasterPeers } from "../../control-plane/master-peers.ts";
 const MAX_AGE_MS = 1_000;
 const DEADLINE_MS = 1_000;
 
-/** Why workers do not divide a deployment's model. */
+/** Why workers do not divide a deployment's model, and what it takes undivided. */
 export interface DivisionNote {
   /** They cannot. */
   readonly misfit?: string | undefined;
   /** The placement `auto` does not. */
   readonly undivided?: string | undefined;
+  /** Memory of the whole model in one worker, where it is known. */
+  readonly wholeBytes?: number | undefined;
 }
 
 /** What the leader knows of the division of models; the other masters ask it. */
@@ -67,9 +69,13 @@ export class Divisions {
       const peer = this.#peers.get(address);
       const { notes } = await peer.unary(readDivisionsMethod, {}, { deadlineMs: DEADLINE_MS });
       this.#notes = new Map(
-        notes.map(({ deployment, misfit, undivided }) => [
+        notes.map(({ deployment, misfit, undivided, wholeBytes }) => [
           deployment,
-          { ...(misfit !== "" && { misfit }), ...(undivided !== "" && { undivided }) },
+          {
+            ...(misfit !== "" && { misfit }),
+            ...(undivided !== "" && { undivided }),
+            ...(wholeBytes > 0 && { wholeBytes }),
+          },
         ]),
       );
     } catch {

@@ -1,3 +1,4 @@
+import type { StageCuts } from "./stage-cuts.ts";
 import {
   lastNode,
   type StageCandidate,
@@ -19,6 +20,7 @@ interface Mending {
   readonly spares: readonly StageCandidate[];
   /** All workers. */
   readonly workers: ReadonlyMap<string, StageCandidate>;
+  readonly cuts: Pick<StageCuts, "between">;
 }
 
 /**
@@ -39,12 +41,15 @@ export function mended(found: StagedReplica, mending: Mending): StagedReplica | 
 }
 
 /** The last stage stays. */
-function withSpares(replica: StagedReplica, { holds, spares }: Mending): StagedReplica | undefined {
+function withSpares(
+  replica: StagedReplica,
+  { holds, spares, cuts }: Mending,
+): StagedReplica | undefined {
   const free = [...spares];
   const parts: StagePart[] = [];
   for (const [index, part] of replica.parts.entries()) {
     const isKept = holds[index] === "firm" || index === replica.parts.length - 1;
-    const spare = isKept ? undefined : taken(free, replica, part);
+    const spare = isKept ? undefined : taken(free, replica, part, cuts);
     if (!spare && !isKept && holds[index] === "gone") return undefined;
     const before = holds[index] === "leaving" ? part.node : undefined;
     parts.push(spare ? { ...part, node: spare.node.id, before } : part);
@@ -53,22 +58,20 @@ function withSpares(replica: StagedReplica, { holds, spares }: Mending): StagedR
 }
 
 /** Another worker has the last stage. */
-function successor(
-  replica: StagedReplica,
-  { holds, spares, workers }: Mending,
-): StagedReplica | undefined {
+function successor(replica: StagedReplica, mending: Mending): StagedReplica | undefined {
+  const { holds, spares, workers, cuts } = mending;
   const free = [...spares];
-  const parts: StagePart[] = [];
-  for (const [index, { node, from, to, memoryBytes }] of replica.parts.entries()) {
-    const part = { node, from, to, memoryBytes };
-    const isLast = index === replica.parts.length - 1;
-    const isFirm = holds[index] === "firm";
-    const spare = isFirm ? undefined : taken(free, replica, part);
-    if (!spare && !isFirm && (isLast || holds[index] === "gone")) return undefined;
-    parts.push(spare ? { ...part, node: spare.node.id } : part);
+  const parts = replica.parts.map(({ before: _, ...part }) => part);
+  const last = taken(free, replica, replica.parts.at(-1)!, cuts);
+  if (!last) return undefined;
+  const next = { ...replica, parts: parts.with(-1, { ...parts.at(-1)!, node: last.node.id }) };
+  for (const [index, part] of parts.slice(0, -1).entries()) {
+    if (holds[index] === "firm") continue;
+    const spare = taken(free, next, part, cuts);
+    if (spare) next.parts[index] = { ...part, node: spare.node.id };
+    else if (holds[index] === "gone") return undefined;
   }
   const isServed = workers.get(lastNode(replica))?.node.replica(replica.of.key)?.phase === "ready";
-  const next = { ...replica, parts };
   return isServed ? following(next, replica, workers) : next;
 }
 
@@ -86,14 +89,30 @@ export function following(
   return { ...replica, before: { replica: { ...other, before: undefined }, overlaps } };
 }
 
-/** The first with the memory for the part; it is free no more. */
+/** The first that can take the part; it is free no more. */
 function taken(
   free: StageCandidate[],
-  { of }: StagedReplica,
-  { memoryBytes }: StagePart,
+  replica: StagedReplica,
+  part: StagePart,
+  cuts: Mending["cuts"],
 ): StageCandidate | undefined {
-  const at = free.findIndex((spare) => (spare.memoryBytes(of.key) ?? 0) >= memoryBytes);
+  const at = free.findIndex((spare) => canTake(spare, replica, part, cuts));
   return at < 0 ? undefined : free.splice(at, 1)[0];
+}
+
+/** Whether a worker has the memory for the part, and the last stage's worker and the others reach each other. */
+export function canTake(
+  { node, memoryBytes }: StageCandidate,
+  { of, parts }: StagedReplica,
+  { to, ...part }: StagePart,
+  cuts: Mending["cuts"],
+): boolean {
+  const last = parts.at(-1)!;
+  const linked = to === last.to ? parts.slice(0, -1) : [last];
+  return (
+    (memoryBytes(of.key) ?? 0) >= part.memoryBytes &&
+    linked.every((each) => !cuts.between(each.node, node.id))
+  );
 }
 
 /** Replicas of leaving workers serve until others are ready. */

@@ -73,6 +73,7 @@ class Bench {
       phase,
       message: "",
       failureCode: "",
+      unreachable: [],
       load: null,
       info: null,
     };

@@ -132,11 +132,13 @@ export class ReplicaController {
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     this.#divided = this.#staged.places(deployments, this.#candidates(workers), isLeader);
-    if (isLeader) this.#registry.divisions.set(this.#staged.notes());
+    const notes = this.#staged.notes();
+    if (isLeader) this.#registry.divisions.set(notes);
     this.#forgetGone();
     let blocker: LoadBlocker | undefined;
     const hasRoom = (nodeId: string, deployment: string) => {
-      blocker ??= loadBlocker(this.#registry.nodes(), this.#control);
+      const wholeBytes = (key: string) => notes.get(key)?.wholeBytes;
+      blocker ??= loadBlocker(this.#registry.nodes(), this.#control, wholeBytes);
       return blocker(nodeId, deployment) === undefined;
     };
     const plan = planPlacement(

@@ -7,14 +7,14 @@ import { leaving } from "../leaving.ts";
 import { loadBlockers } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 import type { Outlook, ReadyReplica, ReplicaSource } from "./ready-replica.ts";
-import { silentStage } from "./silent-stage.ts";
+import { stoppedStage } from "./stopped-stage.ts";
 
-/** How often a call of a divided model looks whether all its workers report. */
+/** How often a call of a divided model checks whether one of its workers is stopped. */
 const POLL_MS = 1_000;
 /** Before its deadline: two looks. */
 const LAST_POLL_MS = 2_000;
 /** A worker that restarts, or one that takes its place, is there sooner. */
-const MAX_SILENCE_MS = 20_000;
+const MAX_STOPPED_MS = 20_000;
 
 /** Dispatch's view of the attached nodes and the desired deployments. */
 export class RegistryReplicas implements ReplicaSource {
@@ -56,10 +56,10 @@ export class RegistryReplicas implements ReplicaSource {
       return { known: true, loading: true, message };
     }
     const states = live.map((node) => node.replica(deployment));
-    const silentPart = live.map((node) => this.#silentStage(node, deployment)).find(Boolean);
-    if (silentPart) {
-      const loading = this.#registry.silentMs(silentPart.node) < MAX_SILENCE_MS;
-      return { known: true, loading, message: silentPart.message };
+    const stopped = live.map((node) => this.#stoppedStage(node, deployment)).find(Boolean);
+    if (stopped) {
+      const loading = this.#stoppedMs(stopped) < MAX_STOPPED_MS;
+      return { known: true, loading, message: stopped.message };
     }
     const coming = states.find((state) => state?.phase === "pulling" || state?.phase === "loading");
     if (coming) {
@@ -94,8 +94,9 @@ export class RegistryReplicas implements ReplicaSource {
       return { known: true, loading: true, message };
     }
     // Workers without a replica: placement is about to load one, or waits for memory.
-    const [blocker] = loadBlockers(deployment, this.#registry.nodes(), this.#control);
-    const { misfit } = this.#registry.divisions.of(deployment);
+    const { misfit, wholeBytes } = this.#registry.divisions.of(deployment);
+    const nodes = this.#registry.nodes();
+    const [blocker] = loadBlockers(deployment, nodes, this.#control, () => wholeBytes);
     const message = misfit ?? blocker ?? `${deployment} is about to be placed`;
     return { known: true, loading: true, message };
   }
@@ -109,25 +110,29 @@ export class RegistryReplicas implements ReplicaSource {
     return systemClock.wallMs() < byMs ? "draining" : how;
   }
 
-  #silentStage(node: AttachedNode, deployment: string): ReturnType<typeof silentStage> {
-    const stage = node.replica(deployment)?.stage;
+  #stoppedStage(node: AttachedNode, deployment: string): ReturnType<typeof stoppedStage> {
+    const replica = node.replica(deployment);
     const { state } = this.#control;
     return (
-      stage &&
-      silentStage(stage, {
+      replica &&
+      stoppedStage(node.id, replica, {
         reports: (id) => this.#registry.reports(id),
         nameOf: (id) => state.nodes.get(id)?.offer.name ?? id,
       })
     );
   }
 
+  #stoppedMs({ node, cutMs }: NonNullable<ReturnType<typeof stoppedStage>>): number {
+    return cutMs ?? this.#registry.silentMs(node);
+  }
+
   #readyReplica(node: AttachedNode, deployment: string): ReadyReplica | undefined {
-    const ready = this.#silentStage(node, deployment) ? undefined : readyReplica(node, deployment);
+    const ready = this.#stoppedStage(node, deployment) ? undefined : readyReplica(node, deployment);
     if (!ready || !node.replica(deployment)?.stage) return ready;
     return { ...ready, start: (...asked) => this.#startStaged(node, asked) };
   }
 
-  /** A call that waits for a worker which does not report ends before its deadline, with the reason. */
+  /** A call that waits for a stopped worker ends before its deadline, with the reason. */
   #startStaged(
     node: AttachedNode,
     [call, deadlineMs, signal]: Parameters<ReadyReplica["start"]>,
@@ -137,12 +142,13 @@ export class RegistryReplicas implements ReplicaSource {
     const beganMs = systemClock.monotonicMs();
     const timer = setInterval(() => {
       if (started.ended) clearInterval(timer);
-      const silent = this.#silentStage(node, call.deployment);
-      if (started.ended || !silent) return;
+      const stopped = this.#stoppedStage(node, call.deployment);
+      if (started.ended || !stopped) return;
       const isLate =
         deadlineMs > 0 && systemClock.monotonicMs() >= beganMs + deadlineMs - LAST_POLL_MS;
-      if (!isLate && this.#registry.silentMs(silent.node) < MAX_SILENCE_MS) return;
-      started.fail({ code: isLate ? "deadline_exceeded" : "worker_lost", message: silent.message });
+      if (!isLate && this.#stoppedMs(stopped) < MAX_STOPPED_MS) return;
+      const code = isLate ? "deadline_exceeded" : "worker_lost";
+      started.fail({ code, message: stopped.message });
       link.cancel(started.id);
     }, POLL_MS);
     timer.unref();

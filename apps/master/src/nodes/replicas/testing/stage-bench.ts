@@ -4,9 +4,10 @@ import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/St
 import type { DeploymentRecord } from "@heddle/control/state";
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import type { AttachedNode } from "../../attached-node.ts";
+import type { StagePlaces } from "../placed-specs.ts";
 import { type PlacementWorker, planPlacement } from "../placement-plan.ts";
 import type { StageCandidate } from "../staged-replica.ts";
-import { StagedReplicas, type StagePlaces } from "../staged-replicas.ts";
+import { StagedReplicas } from "../staged-replicas.ts";
 
 export const STAGED_SPEC: LlamaDeployment = {
   key: "m",
@@ -31,7 +32,7 @@ export class StageBench {
   /** Why a worker cannot plan. */
   planFault: (worker: string) => AppError | undefined = () => undefined;
   /** What each worker says of the whole model. */
-  sizeOf: (worker: string) => number | AppError = () => 1_000;
+  sizeOf: (worker: string, whole: boolean) => number | AppError | Promise<number> = () => 1_000;
   /** Workers that were asked for it. */
   readonly asked: string[] = [];
   readonly workers = new Map<string, StageCandidate>();
@@ -65,9 +66,9 @@ export class StageBench {
       const stages = nodes.map((node, i) => ({ node, from: i, to: i + 1, memoryBytes: 400 }));
       return { stages, ...STAGE_SIZES } satisfies StagePlan__Output;
     };
-    const sizeModel = async () => {
-      this.asked.push(name);
-      const size = this.sizeOf(name);
+    const sizeModel = async ({ whole = false }) => {
+      this.asked.push(whole ? `${name} whole` : name);
+      const size = await this.sizeOf(name, whole);
       if (size instanceof AppError) throw size;
       return { memoryBytes: size };
     };
@@ -123,6 +124,16 @@ export class StageBench {
   /** The worker reports that it cannot load a stage. */
   fail(at: string): void {
     this.#reports.set(at, { ...this.#reports.get(at)!, phase: "failed" });
+  }
+
+  /** The worker with the last stage reports that it does not reach these others. */
+  part(last: string, others: readonly string[], forMs = 3_000): void {
+    const unreachable = others.map((node) => ({ node, forMs }));
+    this.#reports.set(`m@${last}`, {
+      ...this.#reports.get(`m@${last}`)!,
+      phase: "loading",
+      unreachable,
+    });
   }
 
   unload(node: string): void {

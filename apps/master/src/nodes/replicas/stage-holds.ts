@@ -1,0 +1,138 @@
+import type { Clock } from "@heddle/base/clock";
+import { canTake, type StageHold } from "./mended-replica.ts";
+import { CUT_MS, StageCuts } from "./stage-cuts.ts";
+import {
+  keyOfPart,
+  lastNode,
+  type StageCandidate,
+  type StagedReplica,
+  type StagePart,
+} from "./staged-replica.ts";
+import type { WakeUp } from "./wake-up.ts";
+
+/** A worker that is away or drained for so long has lost its stage. */
+const AWAY_MS = 1_500;
+/** Where no other worker can take a lost stage, its own may come back: a restart takes seconds. */
+const RETURNS_MS = 20_000;
+/** A stage that has failed for this long goes to a worker that has none, if there is one with the memory. */
+const FAILING_MS = 10_000;
+
+interface StageWorkersNow {
+  /** Workers that have no stage. */
+  readonly spares: readonly StageCandidate[];
+  /** All workers. */
+  readonly workers: ReadonlyMap<string, StageCandidate>;
+}
+
+/** How workers have the stages of replicas, as time passes. */
+export class StageHolds {
+  readonly cuts: StageCuts;
+  readonly #clock: Clock;
+  readonly #wakeUp: WakeUp;
+  /** By node: since when it is away. */
+  readonly #awaySinceMs = new Map<string, number>();
+  /** By key of a stage, then node: since when it has not been ready after a failure. */
+  readonly #failingSinceMs = new Map<string, number>();
+
+  constructor(clock: Clock, wakeUp: WakeUp) {
+    this.cuts = new StageCuts(clock);
+    this.#clock = clock;
+    this.#wakeUp = wakeUp;
+  }
+
+  clear(): void {
+    this.cuts.clear();
+    this.#awaySinceMs.clear();
+    this.#failingSinceMs.clear();
+  }
+
+  /** Forgets what is of other replicas than these. */
+  keep(replicas: readonly StagedReplica[]): void {
+    const places = replicas.flatMap((replica) =>
+      replica.parts.map((part, index) => placeOf(replica, part, index)),
+    );
+    const nodes = replicas.flatMap(({ parts }) => parts.map(({ node }) => node));
+    keepOnly(this.#failingSinceMs, new Set(places));
+    keepOnly(this.#awaySinceMs, new Set(nodes));
+  }
+
+  /** Says how each of the replica's stages is held, in order. */
+  of(replica: StagedReplica, now: StageWorkersNow): StageHold[] {
+    const { parts } = replica;
+    const holds = parts.map(({ node }) => this.#presence(now.workers.get(node), node));
+    const failing = parts.filter((part, index) => this.#fails(replica, part, index, now));
+    const moving = new Set([...failing, ...this.#parted(replica, holds, now)]);
+    return holds.map((hold, index) =>
+      hold === "firm" && moving.has(parts[index]!) ? "lost" : hold,
+    );
+  }
+
+  /** A worker that is away may come back, and for one that is drained another may just attach. */
+  #presence(candidate: StageCandidate | undefined, node: string): StageHold {
+    if (candidate && candidate.leaving !== "drained") {
+      this.#awaySinceMs.delete(node);
+      return candidate.leaving ? "leaving" : "firm";
+    }
+    const awayMs = this.#sinceMs(this.#awaySinceMs, node);
+    if (awayMs >= AWAY_MS + RETURNS_MS) return "gone";
+    const isLost = awayMs >= AWAY_MS;
+    this.#wakeUp.after((isLost ? AWAY_MS + RETURNS_MS : AWAY_MS) - awayMs);
+    if (isLost) return candidate ? "gone" : "lost";
+    return candidate ? "leaving" : "firm";
+  }
+
+  /** Whether a worker has failed to load its stage for long, as where its disk is full. */
+  #fails(replica: StagedReplica, part: StagePart, index: number, now: StageWorkersNow): boolean {
+    const phase = now.workers.get(part.node)?.node.replica(keyOfPart(replica, index))?.phase;
+    const at = placeOf(replica, part, index);
+    if (phase === "ready") this.#failingSinceMs.delete(at);
+    if (phase !== "failed") return false;
+    const leftMs = FAILING_MS - this.#sinceMs(this.#failingSinceMs, at);
+    if (leftMs > 0) this.#wakeUp.after(leftMs);
+    return leftMs <= 0 && this.#canMove(replica, part, now);
+  }
+
+  /**
+   * Stages that go to other workers, since the last one's worker does not reach theirs: of the two that
+   * of the worker that is cut off from more others, else the earlier one, as no calls end with it.
+   */
+  #parted(
+    replica: StagedReplica,
+    holds: readonly StageHold[],
+    now: StageWorkersNow,
+  ): readonly StagePart[] {
+    const driver = lastNode(replica);
+    const { unreachable = [] } = now.workers.get(driver)?.node.replica(replica.of.key) ?? {};
+    const isFar = ({ node }: StagePart) =>
+      unreachable.some((each) => each.node === node && each.forMs >= CUT_MS);
+    const far = replica.parts.filter((part, index) => holds[index] === "firm" && isFar(part));
+    if (far.length === 0) return [];
+    for (const { node } of far) this.cuts.add(driver, node);
+    const movable = far.filter((part) => this.#canMove(replica, part, now));
+    const own = this.cuts.countOf(driver);
+    const isMoreCut = far.every(({ node }) => own > this.cuts.countOf(node));
+    if (movable.length > 0 && !isMoreCut) return movable;
+    const last = replica.parts.at(-1)!;
+    return this.#canMove(replica, last, now) ? [last] : movable;
+  }
+
+  #canMove(replica: StagedReplica, part: StagePart, { spares }: StageWorkersNow): boolean {
+    return spares.some((spare) => canTake(spare, replica, part, this.cuts));
+  }
+
+  /** For how long the entry is there, from now on. */
+  #sinceMs(map: Map<string, number>, key: string): number {
+    const nowMs = this.#clock.monotonicMs();
+    const sinceMs = map.get(key) ?? nowMs;
+    map.set(key, sinceMs);
+    return nowMs - sinceMs;
+  }
+}
+
+function placeOf(replica: StagedReplica, { node }: StagePart, index: number): string {
+  return `${keyOfPart(replica, index)}@${node}`;
+}
+
+function keepOnly(map: Map<string, unknown>, keys: ReadonlySet<string>): void {
+  for (const key of map.keys()) if (!keys.has(key)) map.delete(key);
+}
