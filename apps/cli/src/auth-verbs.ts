@@ -1,6 +1,32 @@
 import type { Command } from "commander";
 import type { Lazy } from "./cluster-verbs.ts";
 
+/** Adds `heddle context ...`. */
+export function addContexts(program: Command, lazy: Lazy): void {
+  const context = program.command("context").description("name clusters, and choose one");
+  context
+    .command("list")
+    .description("list the named clusters")
+    .action(lazy(async () => (await import("./commands/contexts.ts")).listContexts));
+  context
+    .command("use")
+    .description("have commands call a named cluster; `local` is that of this machine")
+    .argument("<name>", "name of the context")
+    .action(lazy(async () => (await import("./commands/contexts.ts")).useContext));
+  context
+    .command("set")
+    .description("name the cluster at --endpoint, with its --ca, or change what is given")
+    .argument("<name>", "name of the context")
+    .option("--api-key-file <file>", "file with the API key, read at each command")
+    .option("--project <name>", "project in which commands act")
+    .action(lazy(async () => (await import("./commands/contexts.ts")).setContext));
+  context
+    .command("remove")
+    .description("forget a named cluster")
+    .argument("<name>", "name of the context")
+    .action(lazy(async () => (await import("./commands/contexts.ts")).removeContext));
+}
+
 /** Adds `heddle auth ...`. */
 export function addAuth(program: Command, lazy: Lazy): void {
   const auth = program.command("auth").description("sign in with the cluster's identity provider");

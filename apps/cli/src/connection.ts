@@ -2,7 +2,9 @@ import { readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { readFlagFile } from "@heddle/base/flag-file";
 import { Heddle } from "@heddle/client/heddle";
+import { type ClusterContext, ContextStore } from "./auth/context-store.ts";
 import { TokenStore } from "./auth/token-store.ts";
 
 /** The cluster's address and the key. */
@@ -15,20 +17,28 @@ export interface Connection {
   readonly endpointSource: ConnectionSource;
   /** Further masters of the cluster, tried if the first is unreachable. */
   readonly others?: readonly string[] | undefined;
+  readonly project?: string | undefined;
+  /** The authority's file of the context whose cluster it is. */
+  readonly ca?: string | undefined;
 }
 
-export type ConnectionSource = "--endpoint" | "HEDDLE_ENDPOINT" | "credentials file" | "default";
+export type ConnectionSource =
+  | "--endpoint"
+  | "HEDDLE_ENDPOINT"
+  | `context ${string}`
+  | "credentials file"
+  | "default";
 
 interface ConnectionFlags {
   readonly endpoint?: string | undefined;
   readonly apiKey?: string | undefined;
 }
 
-const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
+export const DEFAULT_ENDPOINT = "http://127.0.0.1:8080";
 
 /**
- * A flag overrides the environment, which overrides the sign-in of `heddle auth login`, and that the
- * credentials file of `heddle up`. The file's
+ * A flag overrides the environment, which overrides the context, and that the credentials file of
+ * `heddle up`; a sign-in of `heddle auth login` overrides the file's key. The file's
  * key is sent to the file's endpoints only: a mistyped `--endpoint` must not receive an
  * administrator's key.
  */
@@ -36,26 +46,46 @@ export function findConnection(
   flags: ConnectionFlags,
   env: NodeJS.ProcessEnv = process.env,
 ): Connection {
-  const file = readCredentials(dataDirectory(undefined, env));
-  const [given, endpointSource]: [string, ConnectionSource] = flags.endpoint
-    ? [flags.endpoint, "--endpoint"]
-    : env["HEDDLE_ENDPOINT"]
-      ? [env["HEDDLE_ENDPOINT"], "HEDDLE_ENDPOINT"]
+  const directory = dataDirectory(undefined, env);
+  const file = readCredentials(directory);
+  const named = namedEndpoint(flags, env);
+  const context = named ? undefined : new ContextStore(directory).current;
+  const [given, endpointSource]: [string, ConnectionSource] =
+    named ??
+    (context
+      ? [context.endpoint, `context ${context.name}`]
       : file
         ? [file.endpoints[0], "credentials file"]
-        : [DEFAULT_ENDPOINT, "default"];
-  const asked = originOf(given, endpointSource);
-  const own = file?.endpoints.map((each) => originOf(each, "credentials file"));
+        : [DEFAULT_ENDPOINT, "default"]);
+  const asked = endpointOrigin(given, endpointSource);
+  const own = file?.endpoints.map((each) => endpointOrigin(each, "credentials file"));
   const isOurs = own?.includes(asked) || own?.includes(numbered(asked));
   // `localhost` may resolve to anything, so the key goes to the file's own address.
   const endpoint = isOurs && !own?.includes(asked) ? numbered(asked) : asked;
-  const named = findKey(flags, env);
-  const login = named === undefined ? loginOf(endpoint, env) : undefined;
-  const apiKey = named ?? (isOurs && !login ? file?.apiKey : undefined);
-  const others = file?.endpoints.slice(1).map((other) => originOf(other, endpointSource));
+  const key = findKey(flags, env, context);
+  const login = key === undefined ? loginOf(endpoint, env) : undefined;
+  const apiKey = key ?? (isOurs && !login ? file?.apiKey : undefined);
+  const others = file?.endpoints.slice(1).map((other) => endpointOrigin(other, endpointSource));
   // A named endpoint is used alone.
   const isOfFile = endpointSource === "credentials file" && others && others.length > 0;
-  return { endpoint, apiKey, login, endpointSource, ...(isOfFile ? { others } : {}) };
+  return {
+    endpoint,
+    apiKey,
+    login,
+    endpointSource,
+    project: env["HEDDLE_PROJECT"] || context?.project,
+    ca: context?.ca,
+    ...(isOfFile ? { others } : {}),
+  };
+}
+
+function namedEndpoint(
+  flags: ConnectionFlags,
+  env: NodeJS.ProcessEnv,
+): [string, ConnectionSource] | undefined {
+  if (flags.endpoint) return [flags.endpoint, "--endpoint"];
+  const { HEDDLE_ENDPOINT: variable } = env;
+  return variable ? [variable, "HEDDLE_ENDPOINT"] : undefined;
 }
 
 /** What gives the access token of a sign-in to that cluster; undefined without one. */
@@ -67,12 +97,12 @@ function loginOf(endpoint: string, env: NodeJS.ProcessEnv): Connection["login"] 
 
 /** A client of that cluster, whose errors name the source of the address. */
 export function clientOf(connection: Connection, maxRetries?: number): Heddle {
-  const { endpoint, others = [], apiKey, login, endpointSource } = connection;
+  const { endpoint, others = [], apiKey, login, endpointSource, project } = connection;
   return new Heddle({
     endpoint: [endpoint, ...others],
     auth_token: apiKey,
     auth: login,
-    project: process.env["HEDDLE_PROJECT"] || undefined,
+    project,
     maxRetries,
     retryRefused: false,
     hints: { endpointSource, noKey: `No API key was sent${whyNoKey(connection)}.` },
@@ -85,13 +115,26 @@ function whyNoKey({ endpoint, endpointSource }: Connection): string {
 }
 
 /** The given key. An error does not repeat one that no header can carry. */
-function findKey(flags: ConnectionFlags, env: NodeJS.ProcessEnv): string | undefined {
+function findKey(
+  flags: ConnectionFlags,
+  env: NodeJS.ProcessEnv,
+  context: ClusterContext | undefined,
+): string | undefined {
+  const variable = env["HEDDLE_API_KEY"]?.trim();
   const [key, source] = flags.apiKey
     ? [flags.apiKey.trim(), "--api-key"]
-    : [env["HEDDLE_API_KEY"]?.trim() || undefined, "HEDDLE_API_KEY"];
+    : variable
+      ? [variable, "HEDDLE_API_KEY"]
+      : [keyOfContext(context), `the context ${context?.name}`];
   if (key === undefined || /^[\x21-\x7e]+$/.test(key)) return key;
   const text = `The API key (from ${source}) has characters that are invalid in a key, such as a line break or a space. Give the key alone.`;
   throw new AppError("invalid_api_key", text);
+}
+
+function keyOfContext(context: ClusterContext | undefined): string | undefined {
+  if (context?.apiKeyFile === undefined) return undefined;
+  const source = `the API key of the context ${context.name}`;
+  return readFlagFile(source, context.apiKeyFile, "a file with the key alone").trim();
 }
 
 /** The address with `localhost` replaced by the number on which local clusters listen. */
@@ -100,7 +143,7 @@ function numbered(origin: string): string {
 }
 
 /** The endpoint's origin; a path of `/api/v1`, which SDKs need, is removed. */
-function originOf(endpoint: string, source: ConnectionSource): string {
+export function endpointOrigin(endpoint: string, source: ConnectionSource): string {
   const url = URL.parse(endpoint);
   if (url && /^https?:$/.test(url.protocol)) {
     return url.origin + url.pathname.replace(/\/(api\/v1\/?)?$/, "");

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Argument, Command, Option } from "commander";
 import { addAccess } from "./access-verbs.ts";
-import { addAuth } from "./auth-verbs.ts";
+import { addAuth, addContexts } from "./auth-verbs.ts";
 import { addCluster, type Lazy } from "./cluster-verbs.ts";
 import { addConfig } from "./config/config-verbs.ts";
 import { addEvents, addWebhooks } from "./event-verbs.ts";
@@ -22,9 +22,12 @@ export function makeProgram(lazy: Lazy): Command {
     .version(readVersion())
     .option(
       "--endpoint <url>",
-      "cluster address (default: HEDDLE_ENDPOINT, then the local cluster)",
+      "cluster address (default: HEDDLE_ENDPOINT, the context, then the local cluster)",
     )
-    .option("--api-key <key>", "API key (default: HEDDLE_API_KEY, then the local cluster's)")
+    .option(
+      "--api-key <key>",
+      "API key (default: HEDDLE_API_KEY, the context's, then the local cluster's)",
+    )
     .option(
       "--ca <file>",
       "PEM file with the authority of the master's HTTPS certificate (default: HEDDLE_CA)",
@@ -44,6 +47,7 @@ export function makeProgram(lazy: Lazy): Command {
   addTop(program, lazy);
   addKeys(program, lazy);
   addAuth(program, lazy);
+  addContexts(program, lazy);
   addAccess(program, lazy);
   addSecrets(program, lazy);
   addLimits(program, lazy);

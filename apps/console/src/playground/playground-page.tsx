@@ -59,6 +59,7 @@ function Playground({ models }: { readonly models: readonly Model[] }) {
     mustCall: false,
   });
   const { offered, fault } = offeredBy(settings);
+  const standIn = models.find(({ id, stand_in }) => stand_in && settings.models.includes(id));
   const { turns, isStreaming, ask, stop, clear } = useChat(settings, offered);
   const [question, setQuestion] = useState<string>(text.example);
   const request = {
@@ -78,6 +79,7 @@ function Playground({ models }: { readonly models: readonly Model[] }) {
       </PageHead>
       <Settings models={models} settings={settings} onChange={setSettings} />
       <Tools settings={settings} fault={fault} onChange={setSettings} />
+      {standIn && <p className="muted">{STRINGS.models.standIn(standIn.backing)}</p>}
       <Turns turns={turns} models={settings.models} />
       <Ask
         question={question}

@@ -20,13 +20,11 @@ export function PagedTable<Item>(options: PagedTableOptions<Item>) {
     getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
   });
   if (!data) return <Waiting error={error} />;
+  const rows = data.pages.flatMap((page) => page.data).map(rowOf);
   return (
     <>
-      <PlainTable
-        label={label}
-        head={head}
-        rows={data.pages.flatMap((page) => page.data).map(rowOf)}
-      />
+      <PlainTable label={label} head={head} rows={rows} />
+      {rows.length === 0 && <p className="muted">{STRINGS.common.none}</p>}
       {hasNextPage && (
         <button type="button" onClick={() => void fetchNextPage()}>
           {STRINGS.common.more}
