@@ -103,9 +103,14 @@ export class StageHolds {
   ): readonly StagePart[] {
     const driver = lastNode(replica);
     const { unreachable = [] } = now.workers.get(driver)?.node.replica(replica.of.key) ?? {};
+    // One that loads its stage may just have come back.
+    const isReady = ({ node }: StagePart, index: number) =>
+      now.workers.get(node)?.node.replica(keyOfPart(replica, index))?.phase === "ready";
     const isFar = ({ node }: StagePart) =>
       unreachable.some((each) => each.node === node && each.forMs >= CUT_MS);
-    const far = replica.parts.filter((part, index) => holds[index] === "firm" && isFar(part));
+    const far = replica.parts.filter(
+      (part, index) => holds[index] === "firm" && isFar(part) && isReady(part, index),
+    );
     if (far.length === 0) return [];
     for (const { node } of far) this.cuts.add(driver, node);
     const movable = far.filter((part) => this.#canMove(replica, part, now));
