@@ -10,7 +10,7 @@ export const NO_DIVISIONS: NodeDirectory["divisions"] = {
 
 /** A directory of the nodes that a test sets; it pulls ten bytes in two steps. */
 export class ListedNodes implements NodeDirectory {
-  readonly divisions = NO_DIVISIONS;
+  divisions = NO_DIVISIONS;
   views: NodeView[] = [];
   readonly workersLost = 0;
   /** By node; the others report all the time. */

@@ -4,7 +4,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import type { ClusterResourcesReply } from "@heddle/contracts/api/cluster";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { DEPLOYMENT, MODEL, replicaOn } from "../../test/fixtures.ts";
+import { DEPLOYMENT, MODEL, NO_DIVISIONS, replicaOn } from "../../test/fixtures.ts";
 import { JobApi } from "../../test/job-api.ts";
 import type { NodeView } from "./node-directory.ts";
 
@@ -254,6 +254,13 @@ test("model: it waits, with the reason, while jobs hold the memory it needs", as
   const full = `a has ${free} MiB of memory beside what jobs and other models hold, and large needs ${free + 1} MiB: end jobs there, or add a worker`;
   expect(await waitsFor(free + 1, views)).toEqual([full]);
   expect(await waitsFor(free + 1, [...views, worker("c", 0, "other")])).toEqual([full]);
+  // A worker has said that cache and process take a MiB.
+  api.master.directory.divisions = {
+    ...NO_DIVISIONS,
+    of: () => ({ wholeBytes: (free + 1) * MIB }),
+  };
+  expect(await waitsFor(free, views)).toEqual([full]);
+  api.master.directory.divisions = NO_DIVISIONS;
   // The machine's memory does not matter where a GPU may hold the weights.
   const gpu = { index: 0, uuid: "g", name: "H100", memoryBytes: 80e9, simulated: false, fault: "" };
   const figures = {

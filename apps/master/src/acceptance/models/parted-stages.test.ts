@@ -14,7 +14,7 @@ const ID = "parted";
 /** Of each worker: more than two stages of the model. */
 const MEMORY_MIB = "600";
 const OPTIONS = { context_tokens: 4_096, kv_tokens: 8_192, max_sequences: 4, threads: 1 };
-const DEADLINE_MS = 90_000;
+const DEADLINE_MS = 150_000;
 const WORKERS = ["one", "two", "three"];
 /** So many that an answer takes seconds. */
 const LONG_TOKENS = 1_000;
