@@ -11,6 +11,8 @@ const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 200);
 const FIRST_SEED = Number(
   process.env["HEDDLE_CLUSTER_SEED"] ?? 1_000 + Math.floor(Math.random() * 1e6),
 );
+/** With faults of parameter servers and trainers alone. */
+const TRAINING_SEEDS = 6;
 /** Processes that share the seeds. */
 const PROCESSES = 2;
 /** With faults, in each seed. */
@@ -31,6 +33,18 @@ const QUICK_BUGS = [
   "leaksUsage",
   "passesQuotas",
   "dropsEvents",
+  "acceptsRepeats",
+  "writesAnyVersion",
+];
+/** The faults of parameter servers and trainers. */
+const TRAINING_FAULTS = [
+  "serverCrash",
+  "serverDiskLoss",
+  "serverPause",
+  "cutServer",
+  "resetConnections",
+  "programCrash",
+  "fullDisk",
 ];
 
 async function simulate(...args: (string | number)[]) {
@@ -60,6 +74,21 @@ describe("whole cluster simulation", () => {
     }
   });
 
+  // holds: sim-cluster-training
+  it("training: each push is applied once, and checkpoints are whole, under faults", {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const seeds = ["--seeds", TRAINING_SEEDS, "--seed", FIRST_SEED, "--seconds", 20];
+    const faults = ["--trains", "--faults", TRAINING_FAULTS.join()];
+    const { stdout, code } = await simulate(...seeds, ...faults);
+    console.log(stdout);
+    expect(stdout).toContain(" 0 failed");
+    const [, updates, restored] = /(\d+) updates, (\d+) shards restored/.exec(stdout) ?? [];
+    expect(Number(updates)).toBeGreaterThan(0);
+    expect(Number(restored)).toBeGreaterThan(0);
+    expect(code).toBe(0);
+  });
+
   // holds: sim-cluster-repeat
   it("a seed: runs identically each time, also after others", { timeout: TIMEOUT_MS }, async () => {
     const runs = [
@@ -67,7 +96,7 @@ describe("whole cluster simulation", () => {
       ["--seeds", 2, "--seed", 2],
     ];
     const traces = runs.map(async (seeds) => {
-      const { stdout } = await simulate("--seconds", 20, ...seeds, "--trace");
+      const { stdout } = await simulate("--seconds", 20, ...seeds, "--trains", "--trace");
       return stdout.split("\n").filter((line) => / ms {2}/.test(line));
     });
     const [alone = [], after = []] = await Promise.all(traces);

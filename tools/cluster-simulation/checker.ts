@@ -1,5 +1,5 @@
 import type { Violation } from "@heddle/simulation/safety-checker";
-import type { RunningTask } from "./running-task.ts";
+import type { RunningTask } from "./nodes/running-task.ts";
 
 const DEVICE_MILLI = 1_000;
 /** Characters of a log that a violation shows. */

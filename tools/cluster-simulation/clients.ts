@@ -2,10 +2,14 @@ import { toAppError } from "@heddle/base/errors";
 import { type SubmitJob, submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { Dice } from "@heddle/simulation/dice";
 import type { SimulatedMaster } from "./master.ts";
+import { COUNTING } from "./training/counting-algorithm.ts";
 import type { ClusterWorld } from "./world.ts";
 
 /** Jobs that are submitted at once. */
 const BURSTS = [1, 1, 1, 1, 4];
+/** Of the jobs, where some train. */
+const TRAINING_SHARE = 0.5;
+const MAX_ROUNDS = 40;
 
 export interface JobClientsOptions {
   /** The mean time between two submissions. */
@@ -14,6 +18,8 @@ export interface JobClientsOptions {
   readonly accepted: Set<string>;
   /** Of the project whose jobs these are. */
   readonly quotaGpus: number | undefined;
+  /** Whether some jobs train. */
+  readonly trains: boolean;
 }
 
 /** Submits jobs through any master, and remembers those that were accepted. */
@@ -25,13 +31,15 @@ export class JobClients {
   readonly #meanGapUs: number;
   readonly #quotaGpus: number | undefined;
   readonly #dice: Dice;
+  /** Of jobs that train; undefined where none does. */
+  readonly #training: Dice | undefined;
   #number = 0;
   #isStopped = false;
 
   constructor(
     world: ClusterWorld,
     masters: readonly SimulatedMaster[],
-    { meanGapUs, accepted, quotaGpus }: JobClientsOptions,
+    { meanGapUs, accepted, quotaGpus, trains }: JobClientsOptions,
   ) {
     this.#meanGapUs = meanGapUs;
     this.accepted = accepted;
@@ -39,6 +47,7 @@ export class JobClients {
     this.#world = world;
     this.#masters = masters;
     this.#dice = new Dice(world.seed, "clients");
+    this.#training = trains ? new Dice(world.seed, "training jobs") : undefined;
   }
 
   start(): void {
@@ -87,12 +96,31 @@ export class JobClients {
   #spec(): SubmitJob {
     const dice = this.#dice;
     const gpus = dice.pick([0, 0.5, 1, 1, 2]);
-    return submitJobRequest.parse({
+    const spec = {
       name: `job-${this.#number}`,
       command: "true",
       tasks: dice.pick([1, 1, 1, 2, 3]),
       resources: { gpu_count: gpus },
       retry_limit: dice.pick([0, 1, 3]),
-    });
+    };
+    const trains = this.#training?.chance(TRAINING_SHARE);
+    return submitJobRequest.parse(trains ? { ...spec, ...this.#trainingSpec(spec) } : spec);
+  }
+
+  #trainingSpec({ tasks }: { readonly tasks: number }) {
+    const dice = this.#training ?? this.#dice;
+    const consistency = dice.pick(["asp", "asp", "bsp", "ssp"]);
+    return {
+      command: undefined,
+      algorithm: COUNTING,
+      config: {
+        backend: "reference",
+        rounds: dice.whole(2, MAX_ROUNDS),
+        parameter_servers: dice.pick([1, 2, 2]),
+        consistency,
+        ...(consistency === "ssp" && { staleness: dice.whole(0, 3) }),
+      },
+      failure_tolerance: tasks > 1 ? dice.pick([0, 0, 1]) : 0,
+    };
   }
 }

@@ -11,17 +11,10 @@ import { LeaseExpiry } from "../../apps/master/dist/nodes/lease-expiry.js";
 import { JobExplainer } from "../../apps/master/dist/orchestration/scheduling/job-explainer.js";
 import { LogStore } from "../../apps/master/dist/task-output/log-store.js";
 import { Lease } from "../../apps/worker/dist/tasks/leases/lease.js";
-import type { ClusterFault } from "./cluster-faults.ts";
 import { SimulatedControlPlane } from "./master.ts";
+import { bug, type PlantedBug, replaced, type Uproot } from "./planted-bug.ts";
 import { SimulatedProcess } from "./simulated-process.ts";
-
-type Uproot = () => void;
-
-interface PlantedBug {
-  /** Under which it shows. */
-  readonly faults: readonly ClusterFault[];
-  readonly plant: () => Uproot;
-}
+import { TRAINING_BUGS } from "./training/training-bugs.ts";
 
 /** The bugs of Raft's core that show in a cluster without changes of its members. */
 const RAFT_BUGS = ["skipFsync", "ackBeforeFsync", "skipNoOp"] as const satisfies SeededBug[];
@@ -164,6 +157,7 @@ const BUGS = {
         },
     ),
   ),
+  ...TRAINING_BUGS,
   ...(Object.fromEntries(
     RAFT_BUGS.map((name) => [name, bug(["masterCrash", "cutMaster"], () => plant(name))]),
   ) as Record<(typeof RAFT_BUGS)[number], PlantedBug>),
@@ -173,9 +167,10 @@ const BUGS = {
 export type ClusterBug = keyof typeof BUGS;
 export const CLUSTER_BUGS = Object.keys(BUGS) as ClusterBug[];
 
-/** The faults under which a bug shows. */
-export function faultsFor(name: ClusterBug): readonly ClusterFault[] {
-  return BUGS[name].faults;
+/** The faults, and the jobs, with which a bug shows. */
+export function circumstancesOf(name: ClusterBug) {
+  const { faults, trains }: PlantedBug = BUGS[name];
+  return { faults, trains };
 }
 
 /** Plants it by replacing methods. Returns how to restore them. */
@@ -186,10 +181,6 @@ export function plantBug(name: ClusterBug | undefined): Uproot {
 /** What members of the Raft group do of it. */
 export function raftBug(name: ClusterBug | undefined): SeededBug | undefined {
   return SEEDED_BUGS.find((each) => each === name);
-}
-
-function bug(faults: readonly ClusterFault[], plantIt: () => Uproot): PlantedBug {
-  return { faults, plant: plantIt };
 }
 
 function both(first: Uproot, second: Uproot): Uproot {
@@ -272,16 +263,4 @@ function proposing(
         return change(command, (each) => original.call(this, each));
       },
   );
-}
-
-function replaced<T extends object, K extends keyof T>(
-  prototype: T,
-  name: K,
-  change: (original: T[K]) => T[K],
-): Uproot {
-  const original = prototype[name];
-  prototype[name] = change(original);
-  return () => {
-    prototype[name] = original;
-  };
 }

@@ -1,7 +1,9 @@
 import { Dice } from "@heddle/simulation/dice";
 import type { SimulatedNetwork } from "@heddle/simulation/simulated-network";
 import type { SimulatedMaster } from "./master.ts";
-import type { WorkerInSimulation } from "./worker.ts";
+import type { NodeInSimulation } from "./nodes/node-in-simulation.ts";
+import type { ServerInSimulation } from "./nodes/parameter-server.ts";
+import type { WorkerInSimulation } from "./nodes/worker.ts";
 import type { ClusterWorld } from "./world.ts";
 
 /** Every kind of fault of the whole cluster; a run draws which ones it has. */
@@ -24,6 +26,12 @@ export const CLUSTER_FAULTS = [
   "fullDisk",
   "damagedSnapshot",
   "transfer",
+  "serverCrash",
+  "serverDiskLoss",
+  "serverPause",
+  "cutServer",
+  "resetConnections",
+  "programCrash",
 ] as const;
 export type ClusterFault = (typeof CLUSTER_FAULTS)[number];
 
@@ -34,6 +42,8 @@ const MIN_GAP_US = 2_000_000;
 const MAX_GAP_US = 10_000_000;
 /** The additional delay of messages on a link that is about to fail. */
 const MAX_LATE_US = 3_000_000;
+/** The longest time between two resets of a link that resets its connections. */
+const MAX_RESET_US = 300_000;
 /** Changes of a clock: longer than a lease, and than a whole run. */
 const JUMPS_MS = [-3_600_000, -20_000, 20_000, 3_600_000];
 
@@ -45,6 +55,7 @@ const SLOW = { networkUs: 400_000, raftUs: 150_000, fileUs: 200_000, memberUs: 1
 interface Hit {
   readonly master: SimulatedMaster;
   readonly worker: WorkerInSimulation;
+  readonly server: ServerInSimulation | undefined;
   readonly forUs: number;
   readonly later: (work: () => void) => void;
 }
@@ -55,6 +66,7 @@ export class ClusterFaults {
   readonly #world: ClusterWorld;
   readonly #masters: readonly SimulatedMaster[];
   readonly #workers: readonly WorkerInSimulation[];
+  readonly #servers: readonly ServerInSimulation[];
   readonly #raft: SimulatedNetwork;
   readonly #dice: Dice;
   readonly #active: readonly ClusterFault[];
@@ -67,6 +79,7 @@ export class ClusterFaults {
     cluster: {
       readonly masters: readonly SimulatedMaster[];
       readonly workers: readonly WorkerInSimulation[];
+      readonly servers: readonly ServerInSimulation[];
       /** Between the masters. */
       readonly raft: SimulatedNetwork;
       /** These happen, and often, in place of those that the seed draws. */
@@ -78,6 +91,7 @@ export class ClusterFaults {
     this.#world = world;
     this.#masters = cluster.masters;
     this.#workers = cluster.workers;
+    this.#servers = cluster.servers;
     this.#raft = cluster.raft;
     const { chosen, excluded } = cluster;
     this.#dice = new Dice(world.seed, "cluster faults");
@@ -112,23 +126,24 @@ export class ClusterFaults {
       member.wake();
       member.start();
     }
-    for (const worker of this.#workers) {
-      Object.assign(worker.machine.disk, { maxUs: CALM.fileUs, isFull: false });
-      worker.process?.resume();
-      worker.start();
+    for (const node of [...this.#workers, ...this.#servers]) {
+      Object.assign(node.machine.disk, { maxUs: CALM.fileUs, isFull: false });
+      node.process?.resume();
+      node.start();
     }
   }
 
   #happen(fault: ClusterFault): void {
     const master = this.#dice.pick(this.#masters);
     const worker = this.#dice.pick(this.#workers);
+    const server = this.#dice.pickIf(this.#servers);
     const forUs = this.#dice.between(100_000, this.#dice.pick([2_000_000, MAX_FAULT_US]));
     const later = (work: () => void) => this.#world.queue.after(forUs, work);
     this.#world.trace(
       () =>
-        `fault: ${fault} ${master.name} ${worker.machine.name} for ${Math.round(forUs / 1000)} ms`,
+        `fault: ${fault} ${master.name} ${worker.machine.name} ${server?.machine.name ?? ""} for ${Math.round(forUs / 1000)} ms`,
     );
-    this.#faults[fault]({ master, worker, forUs, later });
+    this.#faults[fault]({ master, worker, server, forUs, later });
   }
 
   readonly #faults: Readonly<Record<ClusterFault, (hit: Hit) => void>> = {
@@ -171,17 +186,36 @@ export class ClusterFaults {
       later(() => this.#loseMessages(false));
     },
     clockJump: ({ worker }) => this.#setClock(worker),
-    slowDisk: ({ master, worker, later }) => {
-      this.#slowDisks(master, worker, SLOW);
-      later(() => this.#slowDisks(master, worker, CALM));
+    slowDisk: (hit) => {
+      this.#slowDisks(hit, SLOW);
+      hit.later(() => this.#slowDisks(hit, CALM));
     },
-    fullDisk: ({ master, worker, later }) => {
-      if (this.#dice.chance(0.5)) this.#fillWorker(worker, later);
+    fullDisk: ({ master, worker, server, later }) => {
+      if (server && this.#dice.chance(0.5)) this.#fillNode(server, later);
+      else if (this.#dice.chance(0.5)) this.#fillNode(worker, later);
       else this.#fillMaster(master, later);
     },
     damagedSnapshot: ({ master, later }) => this.#damageSnapshot(master, later),
     transfer: ({ master }) => {
       this.#leader()?.member.replica?.transferLeadership(master.member.id);
+    },
+    serverCrash: ({ server, later }) => {
+      server?.kill();
+      later(() => server?.start());
+    },
+    serverDiskLoss: ({ server, later }) => {
+      server?.loseDisk();
+      later(() => server?.start());
+    },
+    serverPause: ({ server, later }) => server && this.#pause(server, later),
+    cutServer: ({ server, forUs }) => server && this.#cutServer(server, forUs),
+    resetConnections: ({ master, worker, server, forUs }) => {
+      const other = server?.machine.name ?? master.name;
+      this.#reset(worker.machine.name, other, this.#world.queue.nowUs + forUs);
+    },
+    programCrash: ({ worker: { machine } }) => {
+      const task = this.#dice.pickIf([...machine.tasks.values()].filter(({ end }) => !end));
+      if (task) machine.kill(task.key, "SIGKILL");
     },
   };
 
@@ -189,11 +223,31 @@ export class ClusterFaults {
     return this.#masters.find(({ member }) => member.replica?.status().isActiveLeader);
   }
 
-  #pause({ process }: WorkerInSimulation, later: Hit["later"]): void {
+  #pause({ process }: NodeInSimulation, later: Hit["later"]): void {
     if (!process?.isAlive || process.isPaused) return;
     process.pause();
     this.#world.network.paused(process);
     later(() => process.resume());
+  }
+
+  /** Breaks the connections of two machines again and again. */
+  #reset(a: string, b: string, untilUs: number): void {
+    const { network, queue } = this.#world;
+    if (this.#isEnded || queue.nowUs > untilUs) return;
+    network.reset(a, b);
+    queue.after(this.#dice.between(0, MAX_RESET_US), () => this.#reset(a, b, untilUs));
+  }
+
+  /** Cuts the server from the masters, from a worker, from all of them, or from the other servers. */
+  #cutServer(server: ServerInSimulation, forUs: number): void {
+    const machines = (nodes: readonly NodeInSimulation[]) => nodes.map(({ machine }) => machine);
+    const from = this.#dice.pick([
+      this.#masters,
+      machines([this.#dice.pick(this.#workers)]),
+      machines(this.#workers),
+      machines(this.#servers.filter((other) => other !== server)),
+    ]);
+    for (const { name } of from) this.#world.network.cut(server.machine.name, name, forUs);
   }
 
   /** Cuts the master from the other masters, and from some of the workers. */
@@ -258,7 +312,8 @@ export class ClusterFaults {
 
   /** Changes the clock of a worker, of the leader, or of all machines, as a wrong time server does. */
   #setClock({ machine }: WorkerInSimulation): void {
-    const all = [...this.#masters, ...this.#workers.map((each) => each.machine)];
+    const nodes = [...this.#workers, ...this.#servers].map((each) => each.machine);
+    const all = [...this.#masters, ...nodes];
     const byMs = this.#dice.pick(JUMPS_MS);
     for (const { clock } of this.#dice.pick([[machine], [this.#leader() ?? machine], all])) {
       clock.offsetMs += byMs;
@@ -273,12 +328,14 @@ export class ClusterFaults {
     worker.machine.reboot();
   }
 
-  #slowDisks(master: SimulatedMaster, worker: WorkerInSimulation, speed: typeof CALM): void {
+  #slowDisks({ master, worker, server }: Hit, speed: typeof CALM): void {
     master.member.maxDiskUs = speed.memberUs;
-    for (const disk of [master.disk, worker.machine.disk]) disk.maxUs = speed.fileUs;
+    for (const { disk } of [master, worker.machine, server?.machine ?? worker.machine]) {
+      disk.maxUs = speed.fileUs;
+    }
   }
 
-  #fillWorker({ machine: { disk } }: WorkerInSimulation, later: Hit["later"]): void {
+  #fillNode({ machine: { disk } }: NodeInSimulation, later: Hit["later"]): void {
     disk.isFull = true;
     later(() => {
       disk.isFull = false;

@@ -2,7 +2,7 @@
  * Runs seeds of the whole cluster's simulation:
  *
  *   npm run simulate:cluster -- [--seeds 10] [--seed 1] [--seconds 60] [--faults cutWorker,...] [--without NAME,...]
- *                               [--bug NAME | --bugs NAME,...] [--first-failure] [--trace]
+ *                               [--bug NAME | --bugs NAME,...] [--trains] [--first-failure] [--trace]
  *
  * The masters' modules and the workers run as they are, over simulated network, time and programs.
  * Prints each failure with the command that repeats it, shrunk, and at the end a fingerprint of all runs.
@@ -21,7 +21,7 @@ redirectImports();
 installVirtualGlobals();
 const { simulateCluster } = await import("./simulate-cluster.ts");
 const { shrinkRun } = await import("./shrink.ts");
-const { CLUSTER_BUGS, faultsFor } = await import("./cluster-bugs.ts");
+const { CLUSTER_BUGS, circumstancesOf } = await import("./cluster-bugs.ts");
 const { CLUSTER_FAULTS } = await import("./cluster-faults.ts");
 type Run = Parameters<typeof simulateCluster>[0];
 type Bug = (typeof CLUSTER_BUGS)[number];
@@ -29,6 +29,7 @@ type Result = Awaited<ReturnType<typeof simulateCluster>>;
 
 const bug = values.bug === undefined ? undefined : bugOf(values.bug);
 const faults = faultsOf("faults");
+const trains = values.trains || undefined;
 const without = faultsOf("without");
 const [first = 1, count = 1, seconds = 1] = (["seed", "seeds", "seconds"] as const).map(
   wholeNumber,
@@ -38,13 +39,13 @@ process.exit(failed > 0 ? 1 : 0);
 
 async function runSeeds(): Promise<number> {
   const startCpu = process.cpuUsage();
-  const total = { events: 0, accepted: 0, starts: 0 };
+  const total = { events: 0, accepted: 0, starts: 0, updates: 0, restored: 0 };
   const fingerprint = createHash("sha256");
   let failures = 0;
   let runs = 0;
   for (let seed = first; seed < first + count; seed++) {
     const onTrace = values.trace ? (line: string) => console.log(line) : undefined;
-    const run = { seed, seconds, bug, faults, without, onTrace };
+    const run = { seed, seconds, bug, faults, without, trains, onTrace };
     const result = await simulateCluster(run);
     runs++;
     fingerprint.update(result.fingerprint);
@@ -55,7 +56,7 @@ async function runSeeds(): Promise<number> {
     if (values["first-failure"]) break;
   }
   console.log(
-    `${runs} seeds from ${first}: ${runs - failures} passed, ${failures} failed; ${total.events} events, ${total.accepted} jobs, ${total.starts} tasks, ${cpuSeconds(startCpu)} s of CPU`,
+    `${runs} seeds from ${first}: ${runs - failures} passed, ${failures} failed; ${total.events} events, ${total.accepted} jobs, ${total.starts} tasks, ${total.updates} updates, ${total.restored} shards restored, ${cpuSeconds(startCpu)} s of CPU`,
   );
   console.log(`fingerprint ${fingerprint.digest("hex")}`);
   return failures;
@@ -70,6 +71,7 @@ async function report(run: Run, result: Result): Promise<void> {
     ["without", smallest.without?.join()],
     ["bug", smallest.bug],
   ].flatMap(([name, value]) => (value ? [` --${name} ${value}`] : []));
+  if (smallest.trains) flags.push(" --trains");
   console.log(
     `repeat it: npm run simulate:cluster -- --seeds 1 --seed ${seed} --seconds ${smallest.seconds}${flags.join("")} --trace\n`,
   );
@@ -80,7 +82,7 @@ async function findBugs(bugs: readonly Bug[]): Promise<number> {
   let missed = 0;
   for (const name of bugs) {
     const startCpu = process.cpuUsage();
-    const found = await firstFailure({ seed: first, seconds, bug: name, faults: faultsFor(name) });
+    const found = await firstFailure({ seed: first, seconds, bug: name, ...circumstancesOf(name) });
     const { violation, seed } = found ?? {};
     if (!violation) missed++;
     const what = violation ? `seed ${seed}: ${violation.invariant}` : "NOT FOUND";
@@ -115,6 +117,7 @@ function readOptions() {
         bug: { type: "string" },
         bugs: { type: "string" },
         "first-failure": { type: "boolean", default: false },
+        trains: { type: "boolean", default: false },
         trace: { type: "boolean", default: false },
       },
     });
@@ -147,7 +150,7 @@ function wholeNumber(name: "seed" | "seeds" | "seconds"): number {
 
 function endWith(problem: string): never {
   console.error(
-    `${problem}\nusage: npm run simulate:cluster -- [--seeds N] [--seed N] [--seconds N] [--faults NAME,...] [--without NAME,...] [--bug NAME | --bugs NAME,...] [--first-failure] [--trace]`,
+    `${problem}\nusage: npm run simulate:cluster -- [--seeds N] [--seed N] [--seconds N] [--faults NAME,...] [--without NAME,...] [--bug NAME | --bugs NAME,...] [--trains] [--first-failure] [--trace]`,
   );
   process.exit(2);
 }

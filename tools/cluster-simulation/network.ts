@@ -208,6 +208,17 @@ export class Network {
       const { client, server } = connection;
       if (client.process === process || server.process === process) this.#breakIfSilent(connection);
     }
+    for (const thread of process.threads) this.paused(thread);
+  }
+
+  /** Breaks all connections between two machines, as a firewall that forgets them. */
+  reset(a: string, b: string): void {
+    for (const connection of [...this.#connections]) {
+      const ends = [connection.client.process.machine, connection.server.process.machine];
+      if (ends.includes(a) && ends.includes(b) && (a === b || ends[0] !== ends[1])) {
+        connection.break();
+      }
+    }
   }
 
   #mend(link: string): void {

@@ -9,6 +9,7 @@ const BUILTINS: Readonly<Record<string, string>> = {
   "node:fs/promises": "fs-promises.ts",
   "node:os": "os.ts",
   "node:crypto": "crypto.ts",
+  "node:net": "net.ts",
 };
 
 /** Packages, likewise, for every module that imports them. */
@@ -19,6 +20,10 @@ const MODULES: Readonly<Record<string, string>> = {
   "libs/base/dist/process-alive.js": "process-alive.ts",
   "libs/rpc/dist/peer.js": "peer.ts",
   "libs/rpc/dist/server.js": "server.ts",
+  "apps/parameter-server/dist/shard/freed-slabs.js": "freed-slabs.ts",
+  "apps/parameter-server/dist/shard/start-thread.js": "start-thread.ts",
+  "apps/trainer/dist/plans/plugin/load-plugins.js": "load-plugins.ts",
+  "apps/trainer/dist/run/code-version.js": "code-version.ts",
   "apps/worker/dist/tasks/worker-executors.js": "worker-executors.ts",
   "apps/worker/dist/tasks/isolation/isolation.js": "isolation.ts",
   "apps/worker/dist/tasks/leases/lease-guard.js": "lease-guard.ts",

@@ -24,6 +24,11 @@ export function plainStatus(code: status, details: string): StatusObject {
   return { code, details, metadata: new Metadata() };
 }
 
+/** As gRPC does it before the call returns: a serializer may use its memory again. */
+function copied(bytes: Buffer): Buffer {
+  return Buffer.from(bytes);
+}
+
 /** What a stream of a client does over its connection. */
 export interface ClientTransport {
   request(bytes: Buffer): void;
@@ -77,7 +82,7 @@ export class ClientCall extends Duplex {
   }
 
   override _write(value: never, _: unknown, done: () => void): void {
-    const bytes = this.#method.requestSerialize(value);
+    const bytes = copied(this.#method.requestSerialize(value));
     if (this.#transport) this.#transport.request(bytes);
     else this.#waiting.push(bytes);
     done();
@@ -179,7 +184,7 @@ export class ServerCall extends Duplex {
     if (!this.#isEnded && !this.cancelled) {
       this.sendMetadata(new Metadata());
       this.#watch?.sent(value);
-      const bytes = this.#method.responseSerialize(value);
+      const bytes = copied(this.#method.responseSerialize(value));
       this.#connection.send("client", () => this.#client().takeBytes(bytes));
     }
     done();

@@ -18,10 +18,12 @@ import { LeaseOracle } from "./lease-oracle.ts";
 import { checkLogs } from "./log-check.ts";
 import { MASTER_PORT, SimulatedMaster } from "./master.ts";
 import { Network } from "./network.ts";
+import { ServerInSimulation } from "./nodes/parameter-server.ts";
+import { WorkerInSimulation } from "./nodes/worker.ts";
+import { WorkerMachine } from "./nodes/worker-machine.ts";
 import { type MachineClock, realTimeout } from "./simulated-process.ts";
 import { StateChecker } from "./state-checker.ts";
-import { WorkerInSimulation } from "./worker.ts";
-import { WorkerMachine } from "./worker-machine.ts";
+import { ShardOracle } from "./training/shard-oracle.ts";
 import { type ClusterWorld, enterWorld } from "./world.ts";
 
 export interface ClusterRun {
@@ -33,6 +35,8 @@ export interface ClusterRun {
   /** These do not happen, though the seed draws them. */
   readonly without?: readonly ClusterFault[] | undefined;
   readonly bug?: ClusterBug | undefined;
+  /** Whether some jobs train; else the seed draws it, and where faults are chosen none does. */
+  readonly trains?: boolean | undefined;
   readonly onTrace?: ((line: string) => void) | undefined;
 }
 
@@ -44,6 +48,10 @@ export interface ClusterResult {
   readonly events: number;
   readonly accepted: number;
   readonly starts: number;
+  /** Updates of parameters. */
+  readonly updates: number;
+  /** Shards that were restored from a checkpoint. */
+  readonly restored: number;
   readonly faults: ReadonlyMap<string, number>;
   /** A hash of all that was traced: equal for runs of one seed. */
   readonly fingerprint: string;
@@ -68,6 +76,8 @@ const DRIFTS = [0.5, 1, 8];
 /** Between two looks at jobs that wait, and for versions that every master supports. */
 const POLL_US = 5_000_000;
 const SETTLE_US = 200_000;
+/** The share of runs in which some jobs train: they cost more. */
+const TRAINING_SHARE = 0.3;
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
 /** A run of this length in true time is stuck. */
@@ -78,7 +88,7 @@ export async function simulateCluster(run: ClusterRun): Promise<ClusterResult> {
   const memory = "/dev/shm";
   const folder = mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), "heddle-simulation-"));
   const simulation = new ClusterSimulation(run, folder);
-  const unwatch = simulation.watchRaft();
+  const unwatch = simulation.watch();
   const uproot = plantBug(run.bug);
   try {
     return await simulation.run();
@@ -94,6 +104,7 @@ class ClusterSimulation {
   readonly #world: ClusterWorld;
   readonly #masters: readonly SimulatedMaster[];
   readonly #workers: readonly WorkerInSimulation[];
+  readonly #servers: readonly ServerInSimulation[];
   readonly #members: MemberWorld;
   readonly #clients: JobClients;
   readonly #faults: ClusterFaults;
@@ -122,7 +133,9 @@ class ClusterSimulation {
       this.#hash.update(line);
       onTrace?.(line);
     };
-    this.#world = { seed, queue, network, checker, leases, machines: new Map(), trace };
+    const shards = new ShardOracle(checker, () => queue.nowUs);
+    const shared = { seed, directory: folder, queue, network, checker, leases, shards, trace };
+    this.#world = { ...shared, machines: new Map() };
     enterWorld(this.#world);
     this.#isMixed = !run.faults && dice.chance(0.2);
     const accepted = new Set<string>();
@@ -142,36 +155,46 @@ class ClusterSimulation {
     });
     const addresses = this.#masters.map(({ name }) => `${name}:${MASTER_PORT}`);
     this.#workers = Array.from({ length: run.faults ? 4 : dice.whole(1, 5) }, (_, at) => {
-      const name = `w${at + 1}`;
-      const directory = join(folder, name);
-      mkdirSync(directory);
-      const parts = { directory, clock: clock(), disk: disk() };
-      const machine = new WorkerMachine(this.#world, name, parts);
-      this.#world.machines.set(name, machine);
+      const parts = { ...directoryOf(folder, `w${at + 1}`), clock: clock(), disk: disk() };
+      const machine = new WorkerMachine(this.#world, parts);
+      this.#world.machines.set(machine.name, machine);
       return new WorkerInSimulation(this.#world, machine, addresses);
+    });
+    const training = new Dice(seed, "training");
+    const trains = run.trains ?? (!run.faults && training.chance(TRAINING_SHARE));
+    this.#servers = Array.from({ length: trains ? training.whole(2, 4) : 0 }, (_, at) => {
+      const machine = { ...directoryOf(folder, `p${at + 1}`), clock: clock(), disk: disk() };
+      return new ServerInSimulation(this.#world, machine, addresses);
     });
     this.#clients = new JobClients(this.#world, this.#masters, {
       meanGapUs: MEAN_GAP_US / this.#workers.length,
       accepted,
       quotaGpus: dice.pick([undefined, 2, 4]),
+      trains,
     });
     this.#faults = new ClusterFaults(this.#world, {
       masters: this.#masters,
       workers: this.#workers,
+      servers: this.#servers,
       raft: this.#members.network,
       chosen: run.faults,
       excluded: [...(run.without ?? []), ...(this.#isMixed ? (["clockJump"] as const) : [])],
     });
   }
 
-  /** The Raft core's own invariants, as in the simulation of members alone. */
-  watchRaft(): () => void {
+  /** The Raft core's own invariants, as in the simulation of members alone, and the parameters'. */
+  watch(): () => void {
     const { checker } = this.#members;
-    return watchCores({
+    const unwatchCores = watchCores({
       ready: (id, raw, ready) => checker.ready(id, raw, ready),
       received: () => undefined,
       asked: () => undefined,
     });
+    const unwatchShards = this.#world.shards.watchUpdates();
+    return () => {
+      unwatchShards();
+      unwatchCores();
+    };
   }
 
   async run(): Promise<ClusterResult> {
@@ -202,7 +225,7 @@ class ClusterSimulation {
         each?.end();
         member.end("gone");
       }
-      for (const { process: each } of this.#workers) each?.end();
+      for (const { process: each } of [...this.#workers, ...this.#servers]) each?.end();
     }
     return {
       seed,
@@ -211,6 +234,7 @@ class ClusterSimulation {
       events: queue.count,
       accepted: this.#clients.accepted.size,
       starts: checker.starts,
+      ...this.#world.shards.counts,
       faults: this.#faults.counts,
       fingerprint: this.#hash.copy().digest("hex"),
     };
@@ -235,7 +259,7 @@ class ClusterSimulation {
     const { queue } = this.#world;
     this.#look();
     if (this.#isMixed) this.#upgradeLater(seconds);
-    for (const worker of this.#workers) worker.start();
+    for (const node of [...this.#workers, ...this.#servers]) node.start();
     this.#clients.start();
     this.#faults.start();
     this.#faultsUs = queue.nowUs;
@@ -403,4 +427,11 @@ class ClusterSimulation {
     for (const member of first) members.set(member.id, new SimulatedMember(world, member, first));
     return world;
   }
+}
+
+/** A machine's name and its new directory. */
+function directoryOf(folder: string, name: string) {
+  const directory = join(folder, name);
+  mkdirSync(directory);
+  return { name, directory };
 }

@@ -47,6 +47,8 @@ export class SimulatedProcess {
   readonly onEnd = new Set<() => void>();
   /** Open files, which the system closes at its end. */
   readonly files = new Set<number>();
+  /** What ends, pauses and continues with it. */
+  readonly threads = new Set<SimulatedProcess>();
   isAlive = true;
   #isPaused = false;
   /** What happens to a paused process when it continues. */
@@ -72,6 +74,14 @@ export class SimulatedProcess {
 
   get isPaused(): boolean {
     return this.#isPaused;
+  }
+
+  /** A thread of it, which may end alone. */
+  thread(name: string): SimulatedProcess {
+    const thread = new SimulatedProcess(name, this.machine, this);
+    this.threads.add(thread);
+    thread.onEnd.add(() => this.threads.delete(thread));
+    return thread;
   }
 
   /** Milliseconds since the machine's start. */
@@ -111,10 +121,12 @@ export class SimulatedProcess {
 
   pause(): void {
     this.#isPaused = true;
+    for (const thread of this.threads) thread.pause();
   }
 
   resume(): void {
     this.#isPaused = false;
+    for (const thread of this.threads) thread.resume();
     const pending = this.#pending;
     this.#pending = [];
     for (const work of pending) this.#happen(work);
@@ -125,6 +137,7 @@ export class SimulatedProcess {
     if (!this.isAlive) return;
     this.isAlive = false;
     this.#pending = [];
+    for (const thread of this.threads) thread.end();
     for (const file of this.files) closeSync(file);
     this.files.clear();
     const ended = [...this.onEnd];

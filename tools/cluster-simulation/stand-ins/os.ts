@@ -1,5 +1,8 @@
+import { mkdirSync } from "node:fs";
 import os from "node:os";
+import { join } from "node:path";
 import { here } from "../simulated-process.ts";
+import { worldOf } from "../world.ts";
 
 /** `node:os` of a simulated machine. */
 export * from "node:os";
@@ -21,4 +24,13 @@ export function cpus(): os.CpuInfo[] {
 export const availableParallelism = () => CORES;
 export const totalmem = () => MEMORY_BYTES;
 export const freemem = () => MEMORY_BYTES / 2;
+/** Each machine's own. */
+export function tmpdir(): string {
+  const process = here();
+  if (!process) return os.tmpdir();
+  const folder = join(worldOf(process).directory, `${process.machine}-tmp`);
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
 export const hostname = () => here()?.machine ?? os.hostname();

@@ -4,10 +4,15 @@ import type {
   TaskEnd,
   TaskHandle,
   TaskLaunch,
-} from "../../../apps/worker/src/tasks/executors/executor.ts";
-import type { TaskMachine } from "../running-task.ts";
+} from "../../../apps/worker/dist/tasks/executors/executor.js";
+import { trainerOrders } from "../../../apps/worker/dist/tasks/processes/trainer-orders.js";
+import { asTrainer } from "../../../apps/worker/dist/tasks/processes/trainer-program.js";
+import type { TaskNode } from "../../../apps/worker/dist/tasks/task-node.js";
+import type { TaskMachine } from "../nodes/running-task.ts";
 import { here, type SimulatedProcess } from "../simulated-process.ts";
+import { COUNTING } from "../training/counting-algorithm.ts";
 import { worldOf } from "../world.ts";
+import { tmpdir } from "./os.ts";
 
 /** Runs of tasks: most are short, and some are longer than the longest lease. */
 const SHORT_RUN_US = 3_000_000;
@@ -22,21 +27,25 @@ export class WorkerExecutors {
   readonly containerCli = "";
   readonly leaseFolder = "";
   readonly labels = {};
-  readonly algorithms: string[] = [];
+  readonly algorithms = [COUNTING];
   readonly environments: string[] = [];
   readonly schemas = {};
-  readonly names = ["process"];
+  readonly names: readonly string[];
   readonly all: readonly Executor[];
 
-  private constructor(executor: Executor) {
-    this.all = [executor];
+  private constructor(...executors: Executor[]) {
+    this.all = executors;
+    this.names = executors.map(({ name }) => name);
   }
 
-  static find(): WorkerExecutors {
+  static find(node: TaskNode): WorkerExecutors {
     const process = here();
     const machine = process && worldOf(process).machines.get(process.machine);
     if (!process || !machine) throw new Error("a worker outside of its machine");
-    return new WorkerExecutors(new SimulatedExecutor(process, machine));
+    return new WorkerExecutors(
+      new SimulatedExecutor(process, machine),
+      new SimulatedTraining(process, machine, node),
+    );
   }
 
   /** None opens later. */
@@ -47,47 +56,87 @@ export class WorkerExecutors {
   }
 }
 
-class SimulatedExecutor implements Executor {
-  readonly name = "process";
-  readonly #process: SimulatedProcess;
-  readonly #machine: TaskMachine;
+/** What all programs of a machine have in common. */
+abstract class MachineExecutor {
+  protected readonly process: SimulatedProcess;
+  protected readonly machine: TaskMachine;
 
   constructor(process: SimulatedProcess, machine: TaskMachine) {
-    this.#process = process;
-    this.#machine = machine;
+    this.process = process;
+    this.machine = machine;
   }
 
   taskAddress() {
-    return { host: this.#machine.name, port: 30_000 + this.#process.dice.whole(0, 10_000) };
+    return { host: this.machine.name, port: 30_000 + this.process.dice.whole(0, 10_000) };
   }
 
   async prepare(): Promise<void> {}
 
+  async adopt({ plan }: TaskLaunch): Promise<TaskHandle | undefined> {
+    const key = keyOf(plan.id);
+    return this.machine.tasks.has(key)
+      ? new SimulatedTask(this.process, this.machine, key)
+      : undefined;
+  }
+}
+
+class SimulatedExecutor extends MachineExecutor implements Executor {
+  readonly name = "process";
+
   async start({ plan, stdout }: TaskLaunch): Promise<TaskHandle> {
-    await this.#process.fileLatency();
+    await this.process.fileLatency();
     const key = keyOf(plan.id);
     const { id, devices, gpuMilli } = plan;
-    const { dice } = this.#process;
+    const { dice } = this.process;
     const runUs = dice.chance(LONG_SHARE)
       ? dice.between(SHORT_RUN_US, MAX_RUN_US)
       : dice.between(50_000, SHORT_RUN_US);
-    this.#machine.start({ key, id, devices, gpuMilli }, stdout, runUs);
-    return new SimulatedTask(this.#process, this.#machine, key);
+    this.machine.start({ key, id, devices, gpuMilli }, stdout, runUs);
+    return new SimulatedTask(this.process, this.machine, key);
   }
 
-  async adopt({ plan }: TaskLaunch): Promise<TaskHandle | undefined> {
-    const key = keyOf(plan.id);
-    return this.#machine.tasks.has(key)
-      ? new SimulatedTask(this.#process, this.#machine, key)
-      : undefined;
-  }
-
+  /** Of all executors. */
   async sweep(known: ReadonlySet<string>): Promise<number> {
-    const unknown = [...this.#machine.tasks.values()].filter(
+    const unknown = [...this.machine.tasks.values()].filter(
       ({ key, end }) => !end && !known.has(key),
     );
-    for (const { key } of unknown) this.#machine.kill(key, "SIGKILL");
+    for (const { key } of unknown) this.machine.kill(key, "SIGKILL");
     return unknown.length;
+  }
+}
+
+/** Tasks that train: each is the real trainer in a process of the simulation. */
+class SimulatedTraining extends MachineExecutor implements Executor {
+  readonly name = "training";
+  readonly algorithms = [COUNTING];
+  readonly #node: TaskNode;
+
+  constructor(process: SimulatedProcess, machine: TaskMachine, node: TaskNode) {
+    super(process, machine);
+    this.#node = node;
+  }
+
+  async start(launch: TaskLaunch): Promise<TaskHandle> {
+    await this.process.fileLatency();
+    const { plan, stdout } = launch;
+    const key = keyOf(plan.id);
+    const { id, devices, gpuMilli } = plan;
+    const orders = { ...trainerOrders(launch, this.#node, []), socketDirectory: tmpdir() };
+    this.machine.train({ key, id, devices, gpuMilli }, stdout, orders);
+    return this.#trainer(new SimulatedTask(this.process, this.machine, key), launch);
+  }
+
+  override async adopt(launch: TaskLaunch): Promise<TaskHandle | undefined> {
+    const task = await super.adopt(launch);
+    return task && this.#trainer(task, launch);
+  }
+
+  async sweep(): Promise<number> {
+    return 0;
+  }
+
+  #trainer(task: TaskHandle, { plan }: TaskLaunch): TaskHandle {
+    return asTrainer(task, plan.spec.failureTolerance > 0);
   }
 }
 
@@ -104,6 +153,7 @@ class SimulatedTask implements TaskHandle {
   }
 
   async signal(name: NodeJS.Signals, onlyCaught = false): Promise<number> {
+    if (this.#machine.signal(this.#key, name)) return 1;
     if (onlyCaught) return 0;
     if (name === "SIGTERM" || name === "SIGKILL") this.#machine.kill(this.#key, name);
     return 1;

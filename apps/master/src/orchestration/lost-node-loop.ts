@@ -18,6 +18,15 @@ const WATCH_SHARE = 1 / 32;
  * it must be lost before its workers' timeout.
  */
 const SERVER_LOST_SHARE = 1 / 3;
+/** But not before it has missed a report; where a worker's time is short, after this share of it. */
+const MISSED_REPORTS = 2;
+const LATEST_SHARE = 0.8;
+
+/** The silence after which a parameter server is lost. */
+export function serverLostMs(nodeLostMs: number, heartbeatMs: number): number {
+  const least = Math.min(MISSED_REPORTS * heartbeatMs, LATEST_SHARE * nodeLostMs);
+  return Math.max(SERVER_LOST_SHARE * nodeLostMs, least);
+}
 
 /** The leader's regular check for nodes that are lost or have returned. */
 export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdown {
@@ -32,14 +41,15 @@ export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdo
     @Inject(CONTROL_PLANE) control: ControlPlane,
     @Inject(NODE_DIRECTORY) directory: NodeDirectory,
     @Inject(LOGGER) log: Logger,
-    @Inject(MASTER_CONFIG) { jobTimes }: Pick<MasterConfig, "jobTimes">,
+    @Inject(MASTER_CONFIG) { jobTimes, fixedTimes }: Pick<MasterConfig, "jobTimes" | "fixedTimes">,
   ) {
     this.#control = control;
     this.#log = log;
     const { nodeLostMs, leaseMs } = jobTimes;
     const parts = { control, directory, clock: systemClock, log };
     this.#nodes = new NodeWatch({ ...parts, nodeLostMs, leaseMs });
-    this.#servers = new ServerWatch({ ...parts, serverLostMs: nodeLostMs * SERVER_LOST_SHARE });
+    const lostMs = serverLostMs(nodeLostMs, fixedTimes.nodeHeartbeatMs);
+    this.#servers = new ServerWatch({ ...parts, serverLostMs: lostMs });
   }
 
   onApplicationBootstrap(): void {

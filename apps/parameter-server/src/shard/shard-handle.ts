@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { rm } from "node:fs/promises";
-import { Worker } from "node:worker_threads";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { KernelMemory } from "@heddle/kernels/kernels";
@@ -10,7 +9,8 @@ import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credential
 import type { RefusalCounts } from "../refusal-counts.ts";
 import { ShardSlab, slabPlan } from "../slab/shard-slab.ts";
 import { FreedSlabs } from "./freed-slabs.ts";
-import type { ShardApi, ShardStart } from "./shard-api.ts";
+import type { ShardApi } from "./shard-api.ts";
+import { startThread } from "./start-thread.ts";
 
 /** A shard for the process that owns its thread. */
 export interface ShardHandle {
@@ -40,15 +40,13 @@ export async function startShard(
   const plan = slabPlan(spec);
   ShardSlab.check(plan);
   const socketPath = ownSocketPath("ps");
-  const url = new URL(`./shard-thread${import.meta.url.slice(-3)}`, import.meta.url);
-  const workerData: ShardStart = {
+  const worker = startThread({
     spec,
     credentials: toPlainCredentials(credentials),
     host,
     socketPath,
     refusals: refusals.memory,
-  };
-  const worker = new Worker(url, { workerData });
+  });
   const [{ result }] = (await once(worker, "message", {
     signal: AbortSignal.timeout(START_MS),
   }).catch((cause: unknown) => {

@@ -1,13 +1,10 @@
 import { execFile } from "node:child_process";
-import { availableParallelism } from "node:os";
 import { toAppError } from "@heddle/base/errors";
 import { removeStaleSockets } from "@heddle/base/temporary-socket";
-import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import type { PluginNames } from "@heddle/contracts/trainer/plugin-names";
 import { trainingFaults } from "@heddle/contracts/training-faults";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
-import type { TaskPlan } from "../../records/task-plan.ts";
 import {
   type Executor,
   LaunchError,
@@ -19,6 +16,7 @@ import type { TaskNode } from "../task-node.ts";
 import { describePlugins, NO_PLUGINS } from "./describe-plugins.ts";
 import type { ProcessExecutor } from "./process-executor.ts";
 import { SocketFolders } from "./socket-folders.ts";
+import { configOf, hasGpu, trainerOrders } from "./trainer-orders.ts";
 import { asTrainer, trainerProgram } from "./trainer-program.ts";
 
 interface TrainingSettings {
@@ -91,7 +89,7 @@ export class TrainingExecutor implements Executor {
     const [wrong] = trainingFaults(algorithm, config, tasks);
     if (wrong) throw new LaunchError("Unsatisfiable", wrong.detail);
     if (config["device"] !== "cuda") return;
-    if (!this.#hasGpu(plan)) {
+    if (!hasGpu(plan, this.#node)) {
       const advice =
         plan.devices.length === 0
           ? "ask for one with `resources.gpu_count`"
@@ -119,7 +117,8 @@ export class TrainingExecutor implements Executor {
     const sockets = this.#sockets.acquire(attempt);
     const release = () => this.#sockets.release(attempt);
     try {
-      const input = JSON.stringify({ ...this.#orders(launch), socketDirectory: sockets });
+      const orders = trainerOrders(launch, this.#node, this.#plugins);
+      const input = JSON.stringify({ ...orders, socketDirectory: sockets });
       const mounts = [...launch.mounts, { path: sockets, isReadOnly: false }];
       const handle = await this.#processes.startProgram({ ...launch, mounts }, { command, input });
       return this.#followed(handle, launch, { sockets, release });
@@ -160,61 +159,11 @@ export class TrainingExecutor implements Executor {
     await removeStaleSockets();
     return 0;
   }
-
-  #orders({ plan, environment, ...places }: TaskLaunch): Omit<TrainerOrders, "socketDirectory"> {
-    const { id, spec } = plan;
-    const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
-    const { credentials, host, version } = this.#node;
-    const path = (name: string) => {
-      const found = environment[name];
-      if (found !== undefined) return found;
-      throw new Error(`a task's environment has no ${name}`);
-    };
-    return {
-      jobId: id.jobId,
-      attempt: id.attempt,
-      rank: id.rank,
-      tasks: spec.tasks,
-      jobName: spec.jobName,
-      algorithm: spec.algorithm,
-      config: configOf(plan),
-      parameterServers,
-      readyServers,
-      host,
-      release: version,
-      plugins: this.#plugins,
-      failureTolerance: spec.failureTolerance,
-      incarnation: id.incarnation,
-      // A task that others use as their leader could not be lost alone.
-      nodes: spec.failureTolerance > 0 ? [] : nodes,
-      jobToken: Buffer.from(jobToken).toString("hex"),
-      ticket,
-      authority: credentials.tls?.material.authority,
-      resumeFrom: spec.resumeFrom,
-      keepCheckpoints: spec.keepCheckpoints,
-      threads: Math.max(1, Math.min(availableParallelism(), Math.floor(spec.cpuMilli / 1_000))),
-      hasGpu: this.#hasGpu(plan),
-      checkpointDirectory: path("HEDDLE_CHECKPOINT_DIR"),
-      artifactDirectory: path("HEDDLE_ARTIFACT_DIR"),
-      progressFile: path("HEDDLE_PROGRESS_FILE"),
-    };
-  }
-
-  #hasGpu({ devices }: TaskPlan): boolean {
-    const real = this.#node.gpus().filter(({ simulated }) => !simulated);
-    const indexes = new Set(real.map(({ index }) => index));
-    return devices.length > 0 && devices.every((index) => indexes.has(index));
-  }
 }
 
 /** Its tasks on this node meet. */
 function attemptOf({ plan }: TaskLaunch): string {
   return `${plan.id.jobId}/${plan.id.attempt}`;
-}
-
-/** The config as JSON; submission has refused invalid JSON. */
-function configOf({ spec }: TaskPlan): Readonly<Record<string, unknown>> {
-  return JSON.parse(spec.config || "{}") as Readonly<Record<string, unknown>>;
 }
 
 interface DeviceFault {

@@ -1,5 +1,6 @@
-import type { TaskEnd } from "../../apps/worker/src/tasks/executors/executor.ts";
-import type { MachineClock, SimulatedProcess } from "./simulated-process.ts";
+import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import type { TaskEnd } from "../../../apps/worker/src/tasks/executors/executor.ts";
+import type { MachineClock, SimulatedProcess } from "../simulated-process.ts";
 
 /** A task as the state names it. */
 export interface TaskName {
@@ -19,7 +20,20 @@ export interface RunningTask {
   /** Its bytes of output. */
   readonly output: string[];
   end: TaskEnd | undefined;
+  /** Where it is a process of the simulation. */
+  program?: TaskProgram;
 }
+
+/** A program that runs in a process of its own, not as events of the machine. */
+export interface TaskProgram {
+  /** Whether it handles the signal. */
+  signal(name: string): boolean;
+  /** As by SIGKILL. */
+  end(): void;
+}
+
+/** The part of a task that its executor knows. */
+export type StartedTask = Pick<RunningTask, "key" | "id" | "devices" | "gpuMilli">;
 
 /** What a worker does on its machine. */
 export interface TaskMachine {
@@ -27,11 +41,11 @@ export interface TaskMachine {
   readonly clock: MachineClock;
   readonly tasks: ReadonlyMap<string, RunningTask>;
   /** Starts the program of a task: lines of output until it ends after `runUs`. */
-  start(
-    task: Pick<RunningTask, "key" | "id" | "devices" | "gpuMilli">,
-    stdout: string,
-    runUs: number,
-  ): void;
+  start(task: StartedTask, stdout: string, runUs: number): void;
+  /** Starts the trainer of a task. */
+  train(task: StartedTask, stdout: string, orders: TrainerOrders): void;
+  /** Whether its program handles the signal. */
+  signal(key: string, signal: string): boolean;
   kill(key: string, signal: string): void;
   /** Calls it in the process once the task has ended. */
   onEnd(key: string, process: SimulatedProcess, work: (end: TaskEnd) => void): void;

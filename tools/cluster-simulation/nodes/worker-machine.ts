@@ -1,22 +1,25 @@
 import { appendFileSync } from "node:fs";
+import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import { Dice } from "@heddle/simulation/dice";
-import type { TaskEnd } from "../../apps/worker/src/tasks/executors/executor.ts";
-import type { Checker } from "./checker.ts";
-import type { RunningTask, TaskMachine } from "./running-task.ts";
+import type { TaskEnd } from "../../../apps/worker/src/tasks/executors/executor.ts";
+import type { Checker } from "../checker.ts";
 import {
   type MachineClock,
   type MachineDisk,
   monotonicMs,
   type SimulatedProcess,
-} from "./simulated-process.ts";
-import type { ClusterWorld } from "./world.ts";
+} from "../simulated-process.ts";
+import type { ClusterWorld } from "../world.ts";
+import type { NodeMachine } from "./node-in-simulation.ts";
+import type { RunningTask, StartedTask, TaskMachine } from "./running-task.ts";
+import { startTrainer } from "./trainer.ts";
 
 /** The longest time between two lines of a task; most tasks print few, as each line costs events. */
 const MAX_LINE_US = [400_000, 2_000_000, 2_000_000];
 const MAX_LINE_BYTES = 10_000;
 
 /** A machine of a worker: its clock, its disk and the programs of tasks. */
-export class WorkerMachine implements TaskMachine {
+export class WorkerMachine implements TaskMachine, NodeMachine {
   readonly name: string;
   readonly directory: string;
   readonly clock: MachineClock;
@@ -32,20 +35,12 @@ export class WorkerMachine implements TaskMachine {
   /** Called at the end of a task, with its key. */
   readonly #waiting = new Map<string, (() => void)[]>();
 
-  constructor(
-    world: ClusterWorld,
-    name: string,
-    parts: {
-      readonly directory: string;
-      readonly clock: MachineClock;
-      readonly disk: MachineDisk;
-    },
-  ) {
+  constructor(world: ClusterWorld, { name, directory, clock, disk }: NodeMachine) {
     this.#world = world;
     this.name = name;
-    this.directory = parts.directory;
-    this.clock = parts.clock;
-    this.disk = parts.disk;
+    this.directory = directory;
+    this.clock = clock;
+    this.disk = disk;
     this.#checker = world.checker;
     this.#dice = new Dice(world.seed, `programs of ${name}`);
   }
@@ -67,31 +62,34 @@ export class WorkerMachine implements TaskMachine {
     this.clock.bootedUs = this.#world.queue.nowUs;
   }
 
-  start(
-    task: Omit<RunningTask, "end" | "output" | "machine">,
-    stdout: string,
-    runUs: number,
-  ): void {
-    const running: RunningTask = { ...task, machine: this.name, output: [], end: undefined };
-    this.tasks.set(task.key, running);
-    this.#world.trace(() => `${this.name}: ${task.key} runs`);
-    this.#checker.taskStarts(running);
-    this.#world.leases.started(this.name, task.key);
+  start(task: StartedTask, stdout: string, runUs: number): void {
+    const running = this.#begin(task);
     const endUs = this.#world.queue.nowUs + runUs;
     const maxLineUs = this.#dice.pick(MAX_LINE_US);
     let line = 0;
     const step = () => {
       if (running.end) return;
       const text = `${task.key} line ${line++}${"-".repeat(this.#padding())}\n`;
-      if (!this.disk.isFull) {
-        running.output.push(text);
-        appendFileSync(stdout, text);
-      }
+      this.#print(running, stdout, text);
       const isLast = this.#isEnding || this.#world.queue.nowUs >= endUs;
       if (isLast) return this.#end(running, this.#exit());
       this.#world.queue.after(this.#dice.between(1_000, maxLineUs), step);
     };
     step();
+  }
+
+  train(task: StartedTask, stdout: string, orders: TrainerOrders): void {
+    const running = this.#begin(task);
+    running.program = startTrainer(this.#world, this, orders, {
+      name: task.key,
+      print: (line) => this.#print(running, stdout, `${line}\n`),
+      exited: (exitCode) => this.#end(running, { exitCode }),
+    });
+  }
+
+  signal(key: string, signal: string): boolean {
+    const { program, end } = this.tasks.get(key) ?? {};
+    return !end && program !== undefined && program.signal(signal);
   }
 
   kill(key: string, signal: string): void {
@@ -117,6 +115,21 @@ export class WorkerMachine implements TaskMachine {
     });
   }
 
+  #begin(task: StartedTask): RunningTask {
+    const running: RunningTask = { ...task, machine: this.name, output: [], end: undefined };
+    this.tasks.set(task.key, running);
+    this.#world.trace(() => `${this.name}: ${task.key} runs`);
+    this.#checker.taskStarts(running);
+    this.#world.leases.started(this.name, task.key);
+    return running;
+  }
+
+  #print(task: RunningTask, stdout: string, text: string): void {
+    if (this.disk.isFull) return;
+    task.output.push(text);
+    appendFileSync(stdout, text);
+  }
+
   /** Most lines are short; some fill a message. */
   #padding(): number {
     return this.#dice.chance(0.03) ? this.#dice.whole(0, MAX_LINE_BYTES) : 0;
@@ -129,6 +142,7 @@ export class WorkerMachine implements TaskMachine {
 
   #end(task: RunningTask, end: TaskEnd): void {
     task.end = end;
+    task.program?.end();
     this.#world.trace(() => `${this.name}: ${task.key} ends: ${JSON.stringify(end)}`);
     this.#checker.taskEnds(task);
     const waiting = this.#waiting.get(task.key) ?? [];
