@@ -18,6 +18,7 @@ const PACKAGES: Readonly<Record<string, string>> = { uid: "uid.ts" };
 /** Modules of the product that reach the network, or processes of the real machine. */
 const MODULES: Readonly<Record<string, string>> = {
   "libs/base/dist/process-alive.js": "process-alive.ts",
+  "libs/node-agent/dist/gpu-probe.js": "gpu-probe.ts",
   "libs/rpc/dist/peer.js": "peer.ts",
   "libs/rpc/dist/server.js": "server.ts",
   "apps/parameter-server/dist/shard/freed-slabs.js": "freed-slabs.ts",
