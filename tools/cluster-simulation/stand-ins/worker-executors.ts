@@ -95,7 +95,7 @@ class SimulatedExecutor extends MachineExecutor implements Executor {
     return new SimulatedTask(this.process, this.machine, key);
   }
 
-  /** Of all executors. */
+  /** Ends those of all executors. */
   async sweep(known: ReadonlySet<string>): Promise<number> {
     const unknown = [...this.machine.tasks.values()].filter(
       ({ key, end }) => !end && !known.has(key),

@@ -14,6 +14,21 @@ export interface ServerWatchOptions {
   readonly serverLostMs: number;
 }
 
+/**
+ * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
+ * it must be lost before its workers' timeout.
+ */
+const SERVER_LOST_SHARE = 1 / 3;
+/** But not before it has missed a report; where a worker's time is short, after this share of it. */
+const MISSED_REPORTS = 2;
+const LATEST_SHARE = 0.8;
+
+/** The silence after which a parameter server is lost. */
+export function serverLostMs(nodeLostMs: number, heartbeatMs: number): number {
+  const least = Math.min(MISSED_REPORTS * heartbeatMs, LATEST_SHARE * nodeLostMs);
+  return Math.max(SERVER_LOST_SHARE * nodeLostMs, least);
+}
+
 /** Reconciles the attached parameter servers with those of the state. */
 export class ServerWatch {
   readonly #options: ServerWatchOptions;

@@ -7,27 +7,12 @@ import { isActiveLeader } from "../control-plane/active-leader.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane.ts";
 import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
 import { NodeWatch } from "../nodes/node-watch.ts";
-import { ServerWatch } from "../nodes/server-watch.ts";
+import { ServerWatch, serverLostMs } from "../nodes/server-watch.ts";
 
 /** Between two looks; more where one takes long, up to the second value. */
 const WATCH_MS = { least: 250, most: 1_000 };
 /** Checks may take this share of the time. */
 const WATCH_SHARE = 1 / 32;
-/**
- * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
- * it must be lost before its workers' timeout.
- */
-const SERVER_LOST_SHARE = 1 / 3;
-/** But not before it has missed a report; where a worker's time is short, after this share of it. */
-const MISSED_REPORTS = 2;
-const LATEST_SHARE = 0.8;
-
-/** The silence after which a parameter server is lost. */
-export function serverLostMs(nodeLostMs: number, heartbeatMs: number): number {
-  const least = Math.min(MISSED_REPORTS * heartbeatMs, LATEST_SHARE * nodeLostMs);
-  return Math.max(SERVER_LOST_SHARE * nodeLostMs, least);
-}
-
 /** The leader's regular check for nodes that are lost or have returned. */
 export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #control: ControlPlane;
