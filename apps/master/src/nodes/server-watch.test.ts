@@ -5,7 +5,7 @@ import { beforeEach, expect, test } from "vitest";
 import { NO_DIVISIONS, replicaOn } from "../../test/fixtures.ts";
 import { VolatileControl } from "../../test/test-master.ts";
 import type { NodeView } from "./node-directory.ts";
-import { ServerWatch } from "./server-watch.ts";
+import { ServerWatch, serverLostMs } from "./server-watch.ts";
 
 const silentLog: Log = { info: () => {}, warn: () => {}, error: () => {} };
 
@@ -106,4 +106,13 @@ test("parameter server: none is lost while no worker reports either", async () =
   attach("w", "worker");
   await pass(1_000);
   expect(states()).toEqual({ p: "lost" });
+});
+
+test.each([
+  [30_000, 1_000, 10_000],
+  [4_200, 1_000, 2_000],
+  [2_400, 1_000, 1_920],
+  [300, 20, 100],
+])("parameter server: node_lost_ms %i, reports each %i ms: lost after %i", (lost, beat, after) => {
+  expect(serverLostMs(lost, beat)).toBeCloseTo(after);
 });

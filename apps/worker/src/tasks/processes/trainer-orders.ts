@@ -5,7 +5,7 @@ import type { TaskPlan } from "../../records/task-plan.ts";
 import type { TaskLaunch } from "../executors/executor.ts";
 import type { TaskNode } from "../task-node.ts";
 
-/** What the trainer of a task is told, but for the folder of its sockets. */
+/** The orders of a task's trainer, but for the folder of its sockets. */
 export function trainerOrders(
   { plan, environment, ...places }: TaskLaunch,
   node: TaskNode,
