@@ -1,5 +1,5 @@
 import { AppError, toAppError } from "@heddle/base/errors";
-import { DataRoute } from "@heddle/parameters/data-plane/data-route";
+import { DataConnection } from "@heddle/parameters/data-plane/data-connection";
 import { ParameterServerClient } from "@heddle/parameters/parameter-server-client";
 import { UpdateClock } from "@heddle/training/consistency/update-clock";
 import { Shard } from "../../../apps/parameter-server/dist/shard/shard.js";
@@ -47,14 +47,14 @@ function trainingBug(faults: readonly ClusterFault[], plant: () => Uproot) {
 
 function renumberPushes(): Uproot {
   const uproot = replaced(
-    DataRoute.prototype,
-    "fetch",
-    (fetch) =>
-      async function (this: DataRoute, fetching) {
+    DataConnection.prototype,
+    "request",
+    (ask) =>
+      async function (this: DataConnection, request, sink, signal) {
         try {
-          return await fetch.call(this, fetching);
+          return await ask.call(this, request, sink, signal);
         } catch (error) {
-          if (!("push" in fetching.request) || !toAppError(error).retryable) throw error;
+          if (!("push" in request) || !toAppError(error).retryable) throw error;
           throw new AppError("server_error", "the answer to a push was lost");
         }
       },
