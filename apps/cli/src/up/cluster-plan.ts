@@ -72,7 +72,7 @@ function masterSpec(layout: ClusterLayout, index: number): ProcessSpec {
     secrets.bootstrapKeyFile,
     "--join-token-file",
     data.joinTokenFile(name),
-    ...(tls ? ["--tls", "--ca-file", tls.authorityFile] : []),
+    ...(tls ? ["--tls", "--ca-file", tls.authorityFile, ...enrollKeyFlag(tls)] : []),
     ...secretsKeyFlag(layout.options.secretsKeyFile),
     ...(layout.profile ? ["--profile", layout.profile] : modelFileFlag(layout.options)),
     ...(ports.length > 1 ? ["--peers", peers] : []),
@@ -86,6 +86,10 @@ function pluginFlag({ plugins }: UpOptions): string[] {
 
 export function secretsKeyFlag(file: string | undefined): string[] {
   return file === undefined ? [] : ["--secrets-key-file", file];
+}
+
+function enrollKeyFlag({ enrollKeyFile }: TlsFiles): string[] {
+  return ["--enroll-key-file", enrollKeyFile];
 }
 
 function modelFileFlag({ modelFile }: UpOptions): string[] {
@@ -102,7 +106,7 @@ function nodeSpecs(
   return Array.from({ length: count }, (_, index) => {
     const name = `${kind}-${index + 1}`;
     const proof = tls
-      ? ["--tls", "--join-token-file", data.joinTokenFile(name)]
+      ? ["--tls", ...enrollKeyFlag(tls)]
       : ["--cluster-token-file", secrets.clusterTokenFile];
     return spec(layout, kind, name, [
       "--data",

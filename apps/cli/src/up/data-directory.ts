@@ -32,6 +32,8 @@ export interface ClusterSecrets {
 export interface TlsFiles {
   /** For masters: the authority that signs the nodes' certificates. */
   readonly authorityFile: string;
+  /** The key by which workers and parameter servers get theirs. */
+  readonly enrollKeyFile: string;
 }
 
 /** The process that has locked a data directory. */
@@ -56,8 +58,8 @@ const SPARE_MIB = 16;
 
 /**
  * The directory of a local cluster, readable by its owner only: `credentials.json` (for the CLI),
- * `bootstrap-key` and `cluster-token` (for its processes), `lock`, `logs/`, `models/` and one
- * directory for each process.
+ * `bootstrap-key`, `cluster-token` and `enroll-key` (for its processes), `lock`, `logs/`, `models/`
+ * and one directory for each process.
  */
 export class DataDirectory {
   readonly path: string;
@@ -180,16 +182,25 @@ export class DataDirectory {
     );
   }
 
-  /** Reads the authority of the nodes' certificates, or creates it at the first start with TLS. */
+  /** Reads the authority and the key by which nodes join, or creates them at the first start with TLS. */
   async tlsFiles(keys: SecretKeys): Promise<TlsFiles> {
-    const { ensureAuthority } = await import("@heddle/pki/tls-files");
+    const [{ ensureAuthority }, { authorityHash }, { formatJoinToken }] = await Promise.all([
+      import("@heddle/pki/tls-files"),
+      import("@heddle/pki/certificate-authority"),
+      import("@heddle/pki/join-token"),
+    ]);
     const authorityFile = join(this.path, "cluster-ca.pem");
+    const enrollKeyFile = join(this.path, "enroll-key");
     this.#adoptAuthority(authorityFile);
-    await ensureAuthority(authorityFile, keys);
-    return { authorityFile };
+    const hash = authorityHash((await ensureAuthority(authorityFile, keys)).certificate);
+    const keyOf = (secret: string) => formatJoinToken({ authorityHash: hash, secret });
+    const isCurrent =
+      existsSync(enrollKeyFile) && readFileSync(enrollKeyFile, "utf8").startsWith(keyOf(""));
+    if (!isCurrent) writeSecret(enrollKeyFile, `${keyOf(createApiKey("local").text)}\n`);
+    return { authorityFile, enrollKeyFile };
   }
 
-  /** The file with a node's join token. */
+  /** The file with a master's join token. */
   joinTokenFile(name: string): string {
     return join(this.subdirectory("join-tokens"), name);
   }

@@ -12,7 +12,7 @@ import { type AwaitedModel, awaitModel } from "./await-model.ts";
 import { checkPrograms, type Programs, planCluster } from "./cluster-plan.ts";
 import { type ClusterSecrets, DataDirectory, type TlsFiles } from "./data-directory.ts";
 import { endLeftTasks } from "./lease-guards.ts";
-import { NodeEnrollment } from "./node-enrollment.ts";
+import { MasterEnrollment } from "./master-enrollment.ts";
 import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
@@ -222,7 +222,8 @@ class LocalCluster {
 
   async #startProcesses(profile: Profile | undefined): Promise<void> {
     const specs = planCluster({ ...this.#setup, profile });
-    this.#supervisor = new Supervisor(this.#admitted(specs), this.#log);
+    this.#admitMasters(specs);
+    this.#supervisor = new Supervisor(specs, this.#log);
     const supervisor = this.#supervisor;
     await untilStarted({
       started: supervisor.start(),
@@ -233,20 +234,15 @@ class LocalCluster {
     });
   }
 
-  /** New masters of a group wait for their join token; under TLS other nodes start with it. */
-  #admitted(specs: readonly ProcessSpec[]): ProcessSpec[] {
-    const { data, tls } = this.#setup;
-    const admission = new NodeEnrollment(this.#client, data, this.#stop);
+  /** New masters of a group wait for their join token. */
+  #admitMasters(specs: readonly ProcessSpec[]): void {
+    const admission = new MasterEnrollment(this.#client, this.#setup.data, this.#stop);
     const masters = specs.filter(({ kind }) => kind === "master").map(({ name }) => name);
-    const added = admission.newMasters(masters);
-    const add = ({ kind, name }: ProcessSpec) =>
-      admission.add(kind, name).catch((error: Error) => {
+    for (const name of admission.newMasters(masters)) {
+      admission.add(name).catch((error: Error) => {
         this.#say(`${name} could not be added to the cluster: ${error.message}`);
       });
-    return specs.map((spec) => {
-      if (added.includes(spec.name)) void add(spec);
-      return tls && spec.kind !== "master" ? { ...spec, after: () => add(spec) } : spec;
-    });
+    }
   }
 
   #awaitModel(model: string | undefined): Promise<AwaitedModel> {

@@ -13,8 +13,6 @@ export interface ProcessSpec {
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]];
   readonly env: NodeJS.ProcessEnv;
-  /** Awaited before its first start. */
-  readonly after?: (() => Promise<void>) | undefined;
 }
 
 /** Events of a process. */

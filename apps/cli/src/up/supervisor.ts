@@ -20,7 +20,6 @@ const STOP_ORDER: readonly { readonly kind: ProcessKind; readonly graceMs: numbe
 /** All processes of one local cluster. They start together and stop in order. */
 export class Supervisor {
   readonly #processes: readonly SupervisedProcess[];
-  #isStopping = false;
   /** Processes that have been ready; never decreases. */
   readyCount = 0;
 
@@ -38,9 +37,7 @@ export class Supervisor {
    */
   async start(): Promise<void> {
     for (const supervised of this.#processes) {
-      const { after } = supervised.spec;
-      if (after) void after().then(() => this.#isStopping || supervised.start());
-      else supervised.start();
+      supervised.start();
       // The other waiters handle its failure.
       supervised.ready.then(
         () => this.readyCount++,
@@ -65,7 +62,6 @@ export class Supervisor {
 
   /** Resolves when every process is gone. */
   async stop(): Promise<void> {
-    this.#isStopping = true;
     for (const { kind, graceMs } of STOP_ORDER) {
       const group = this.#processes.filter(({ spec }) => spec.kind === kind);
       await Promise.all(group.map((supervised) => supervised.stop(graceMs)));

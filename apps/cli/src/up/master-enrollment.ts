@@ -1,16 +1,15 @@
 import { retry } from "@heddle/base/async/retry";
-import type { ProcessKind } from "@heddle/base/process/young-generation";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import { hasGroup } from "@heddle/consensus/member/identity";
 import type { DataDirectory } from "./data-directory.ts";
 
 const RETRY_MS = 250;
-/** A node must start within this time; a longer start has failed. */
+/** A master must start within this time; a longer start has failed. */
 const TOKEN_SECONDS = 600;
 
-/** Adds this cluster's own nodes as its administrator; each gets its own join token. */
-export class NodeEnrollment {
+/** Adds further masters to this cluster as its administrator; each gets its own join token. */
+export class MasterEnrollment {
   readonly #client: Heddle;
   readonly #data: DataDirectory;
   readonly #signal: AbortSignal;
@@ -21,9 +20,9 @@ export class NodeEnrollment {
     this.#signal = signal;
   }
 
-  /** Writes the node's token to its file as soon as a master answers. */
-  async add(role: ProcessKind, name: string): Promise<void> {
-    const body = { role, name, ttl_seconds: TOKEN_SECONDS };
+  /** Writes the master's token to its file as soon as another one answers. */
+  async add(name: string): Promise<void> {
+    const body = { role: "master" as const, name, ttl_seconds: TOKEN_SECONDS };
     const signal = this.#signal;
     try {
       const { token } = await retry(() => this.#client.cluster.createJoinToken(body), {
