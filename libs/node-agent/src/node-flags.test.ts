@@ -66,7 +66,14 @@ test("node flags: off loopback TLS is required unless plain text is allowed", ()
   const [, ...checked] = valid;
   const local = ["--data", folder, "--cluster-token-file", tokenFile, "--masters", "127.0.0.1:1"];
   expect(readNodeFlags(checked).flags).toMatchObject({ tls: true, clusterToken: "" });
-  expect(readNodeFlags([...local, "--grpc-host", "10.0.0.9"]).flags.tls).toBe(true);
+  for (const way of [
+    ["--grpc-host", "10.0.0.9"],
+    ["--grpc-host", "::"],
+    ["--advertise", "10.0.0.9:1"],
+    ["--masters", "127.0.0.1:1,b.example:1"],
+  ]) {
+    expect(readNodeFlags([...local, ...way]).flags, way.join()).toMatchObject({ tls: true });
+  }
   const plain = readNodeFlags([...local, "--grpc-host", "10.0.0.9", "--insecure-nodes"]).flags;
   expect(plain).toMatchObject({ tls: false, clusterToken: "0123456789abcdef" });
   expect(plain.isExposed).toBe(true);

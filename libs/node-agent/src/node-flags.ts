@@ -92,9 +92,11 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
     const value = values[name];
     return typeof value === "string" ? value : undefined;
   };
-  const masters = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
+  const given = Array.isArray(values["masters"]) ? values["masters"].map(String) : [];
+  const masters = masterAddresses(given);
   const grpcHost = text("grpc-host") ?? "127.0.0.1";
-  const staysHere = isAllLoopback(grpcHost, masterAddresses(masters));
+  const advertise = optionalAddress("advertise", text("advertise"));
+  const staysHere = isAllLoopback(grpcHost, advertise ? [...masters, advertise] : masters);
   const tls = values["tls"] === true || !(staysHere || values["insecure-nodes"] === true);
   const data = required(text("data"), "--data DIR, a directory that this node keeps");
   // Tasks, trainers and the lease's guard have other working directories.
@@ -108,8 +110,8 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
       name: text("name"),
       grpcHost,
       grpcPort: wholeNumber("grpc-port", text("grpc-port"), 0, MAX_PORT) ?? 0,
-      advertise: optionalAddress("advertise", text("advertise")),
-      masters: masterAddresses(masters),
+      advertise,
+      masters,
       tls,
       isExposed: !(tls || staysHere),
       clusterToken: tls ? "" : readClusterToken(required(text("cluster-token-file"), TOKEN_HELP)),
@@ -123,8 +125,8 @@ export function readNodeFlags(args: readonly string[], extra: readonly string[] 
   };
 }
 
-function isAllLoopback(grpcHost: string, masters: readonly string[]): boolean {
-  return isLoopback(grpcHost) && masters.every((master) => isLoopback(splitHostPort(master)[0]));
+function isAllLoopback(grpcHost: string, addresses: readonly string[]): boolean {
+  return isLoopback(grpcHost) && addresses.every((each) => isLoopback(splitHostPort(each)[0]));
 }
 
 /** What a node without a certificate shows; a faulty enrolment key is refused at once. */
