@@ -5,7 +5,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 
 const ADMIN = "admin";
 /** The first start of a distribution compiles it for its settings. */
-const START_MS = 300_000;
+const START_MS = 270_000;
 
 /** A Keycloak server with an empty in-memory database, from the distribution of HEDDLE_KEYCLOAK. */
 export class Keycloak {

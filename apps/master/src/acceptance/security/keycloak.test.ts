@@ -144,7 +144,7 @@ const signedIn = async (data: string) => {
 const whoami = (token: string) =>
   fetch(`${master.url}/api/v1/access/whoami`, { headers: { authorization: `Bearer ${token}` } });
 
-describe.skipIf(why !== undefined)("a master with Keycloak", { timeout: 120_000 }, () => {
+describe.skipIf(why !== undefined)("a master with Keycloak", () => {
   beforeAll(async () => {
     const port = await freePort();
     const consoleUrl = `http://127.0.0.1:${port}`;
@@ -152,7 +152,7 @@ describe.skipIf(why !== undefined)("a master with Keycloak", { timeout: 120_000 
     await provider.start(folder, realm(consoleUrl));
     master = await startTestMaster({ authFile: authFile(consoleUrl), httpPort: port });
     await eventually(() => master.control.state.bindings.size === 2, "the roles are bound");
-  }, 360_000);
+  });
   afterAll(async () => {
     await master?.master.close();
     await provider?.close();

@@ -10,7 +10,7 @@ import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
 
-// Each way to tell a program of another machine: in the clear only by a flag, with a warning.
+// Each setting by which a program leaves its machine: in the clear only by a flag, with a warning.
 
 const CLUSTER_TOKEN = "a-token-of-sixteen-characters";
 const WARNING = "no TLS between nodes (--insecure-nodes)";
