@@ -1,3 +1,4 @@
+import { ShortLivedSet } from "@heddle/base/collections/short-lived-set";
 import type { InferenceMetrics } from "@heddle/observability/inference-metrics";
 import type { UsageRow } from "../usage/usage-row.ts";
 
@@ -19,7 +20,7 @@ interface OpenCall {
 export class Accounting {
   readonly metrics: InferenceMetrics;
   readonly #sink: UsageSink;
-  readonly #open = new Set<OpenCall>();
+  readonly #open = new ShortLivedSet<OpenCall>();
 
   constructor(metrics: InferenceMetrics, sink: UsageSink) {
     this.metrics = metrics;
@@ -29,9 +30,9 @@ export class Accounting {
     });
   }
 
-  /** The call reports at every scrape until its row is recorded. */
-  open(call: OpenCall): void {
-    this.#open.add(call);
+  /** The call reports at every scrape until it calls the function. */
+  open(call: OpenCall): () => void {
+    return this.#open.add(call);
   }
 
   /** Adds the usage that is not counted yet. */
@@ -44,9 +45,8 @@ export class Accounting {
     instruments.generatedTokens.inc(used.completionTokens - counted.completionTokens);
   }
 
-  /** Ends the call, whose tokens are all counted. */
-  record(call: OpenCall, row: UsageRow, finishReasons: readonly string[]): void {
-    this.#open.delete(call);
+  /** Records a call that has ended, whose tokens are all counted. */
+  record(row: UsageRow, finishReasons: readonly string[]): void {
     this.metrics.of(row.model).endToEndLatency.observe(row.durationMs / 1000);
     if (row.errorCode !== undefined) this.metrics.failed(row.model, row.errorCode);
     else for (const reason of finishReasons) this.metrics.succeeded(row.model, reason);

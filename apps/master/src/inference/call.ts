@@ -45,6 +45,7 @@ const MAX_KEPT_GAPS = 64;
 export class AdmittedCall {
   readonly #parts: CallParts;
   readonly #instruments: ModelInstruments;
+  readonly #endReports: () => void;
   readonly #startedAtMs = performance.now();
   #overheadMs: number | undefined;
   #queuedMs: number | undefined;
@@ -66,7 +67,7 @@ export class AdmittedCall {
     this.#parts = parts;
     this.#instruments = parts.accounting.metrics.of(parts.model.id);
     this.#instruments.waiting.inc();
-    parts.accounting.open(this);
+    this.#endReports = parts.accounting.open(this);
   }
 
   /** The worker that answers, once one has accepted the call. */
@@ -186,7 +187,8 @@ export class AdmittedCall {
     // Embeddings have no choices: as in vLLM they count as stopped.
     const finished = this.#tallies.flatMap(({ finishReasons }) => finishReasons);
     const reasons = finished.length > 0 ? finished : ["stop"];
-    this.#parts.accounting.record(this, row, reasons);
+    this.#endReports();
+    this.#parts.accounting.record(row, reasons);
     const span = this.#span;
     const times = { queuedMs: this.#queuedMs, firstTokenMs: this.#firstTokenMs };
     if (span) endCallSpan(span, row, reasons, times, error);

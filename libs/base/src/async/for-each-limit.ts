@@ -12,16 +12,22 @@ export async function forEachLimit<T>(
   const failed = new AbortController();
   const either = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
   const rest = items[Symbol.iterator]();
+  let isAtEnd = false;
   const worker = async () => {
     while (!either.aborted) {
       const next = rest.next();
-      if (next.done) return;
+      if (next.done) {
+        isAtEnd = true;
+        return;
+      }
       await work(next.value, either);
     }
   };
   // Of several errors the first stays the reason.
   const ended = () => worker().catch((error: unknown) => failed.abort(error));
-  await Promise.all(Array.from({ length: limit }, ended));
+  const workers: Promise<void>[] = [];
+  while (workers.length < limit && !isAtEnd && !either.aborted) workers.push(ended());
+  await Promise.all(workers);
   failed.signal.throwIfAborted();
   signal?.throwIfAborted();
 }

@@ -16,6 +16,11 @@ const CLIENT_CLOSED = 499;
 const SESSION = /^[\x21-\x7e]{1,128}$/;
 const COMPLIANCE_LEVEL = /^[\x21-\x7e]{1,64}$/;
 
+/** A WeakMap of calls would do, but minor garbage collections keep all that its values refer to. */
+interface AuditedRequest extends CallerRequest {
+  auditCall: AuditCall | null;
+}
+
 /**
  * Has every call that changes, starts or reads data of models, and every denied one, make exactly
  * one event: that of the change which names it, or a record of the call.
@@ -25,20 +30,20 @@ export function auditCalls(
   trail: AuditTrail,
   mode: MasterConfig["auditMode"],
 ): void {
-  const calls = new WeakMap<FastifyRequest, AuditCall>();
-  instance.addHook("onRequest", (request, reply, done) => {
-    const context = () => contextOf(request as CallerRequest, trail);
-    const call = { context, isLogged: false };
-    calls.set(request, call);
+  instance.decorateRequest("auditCall", null);
+  instance.addHook("onRequest", (plain, reply, done) => {
+    const request = plain as AuditedRequest;
+    const call = { context: () => contextOf(request, trail), isLogged: false };
+    request.auditCall = call;
     reply.raw.once("close", () => {
-      if (isUnknownBeyondLimit(request as CallerRequest, reply)) return trail.count();
+      if (isUnknownBeyondLimit(request, reply)) return trail.count();
       const record = recordOf(request, reply, call);
       if (record) trail.record(record);
     });
     done();
   });
   instance.addHook("preHandler", (request, _reply, done) => {
-    const call = calls.get(request);
+    const { auditCall: call } = request as AuditedRequest;
     if (!call) return done();
     if (mode === "async" || !isAccess(request)) return duringCall(call, done);
     call.isLogged = true;
