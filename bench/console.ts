@@ -155,8 +155,10 @@ function report(paintsMs: readonly number[], shown: readonly Shown[], leaderMs: 
   const paint = summarizeSamples(paintsMs);
   printTable(
     "A growing curve, and lists scrolled to their ends, a screen or more each step",
-    ["what", "count", "frames over 50 ms", "longest, ms"],
-    shown.map(({ what, count, longFrames, longestMs }) => [what, count, longFrames, longestMs]),
+    ["what", "count", "frames over 50 ms", "longest, ms", "its scripts at most, ms"],
+    shown.map(({ what, count, longFrames, longestMs, longestScriptMs }) => {
+      return [what, count, longFrames, longestMs, longestScriptMs];
+    }),
   );
   const verdicts: Verdict[] = [
     atMost("JavaScript of the first page, gzipped, KB", initialBytes() / 1_000, bars.initialKb),

@@ -4,6 +4,8 @@ import type { Page } from "playwright-core";
 export interface Frames {
   readonly longFrames: number;
   readonly longestMs: number;
+  /** Of the page's own scripts in one of them; the rest is the browser's, or the machine's. */
+  readonly longestScriptMs: number;
 }
 
 /** What a page did while a list was scrolled from its beginning to its end. */
@@ -22,13 +24,21 @@ export async function longFramesOf(page: Page, work: () => Promise<void>): Promi
   await page.evaluate(`
     window.longFrames = [];
     window.frameObserver = new PerformanceObserver((list) => {
-      for (const { duration } of list.getEntries()) window.longFrames.push(duration);
+      window.longFrames.push(...list.getEntries());
     });
     window.frameObserver.observe({ type: "long-animation-frame" });`);
   await work();
-  const durations = (await page.evaluate("window.longFrames")) as number[];
-  return { longFrames: durations.length, longestMs: Math.max(0, ...durations) };
+  return (await page.evaluate(`(${FRAMES})(window.longFrames)`)) as Frames;
 }
+
+const FRAMES = `(long) => {
+  const scriptMs = ({ scripts }) => scripts.reduce((sum, { duration }) => sum + duration, 0);
+  return {
+    longFrames: long.length,
+    longestMs: Math.max(0, ...long.map(({ duration }) => duration)),
+    longestScriptMs: Math.max(0, ...long.map(scriptMs)),
+  };
+}`;
 
 /** Steps of a whole list, a screen each at least. */
 const STEPS = 200;
@@ -72,7 +82,5 @@ const SCROLL = `async ({ selector, wholePx, STEPS, TIMEOUT_MS }) => {
   }
   changes.disconnect();
   frames.disconnect();
-  const longestMs = Math.max(0, ...long.map(({ duration }) => duration));
-  const heightPx = scroller.scrollHeight;
-  return { ...use, heightPx, longFrames: long.length, longestMs };
+  return { ...use, heightPx: scroller.scrollHeight, ...(${FRAMES})(long) };
 }`;
