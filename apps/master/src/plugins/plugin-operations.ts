@@ -28,17 +28,21 @@ export function pluginOperationsOf(plugins: PluginSet): ApiOperation[] {
 /** The plugin parses query and body by its own schemas; here only unknown parameters are refused. */
 function operationOf(name: string, route: RouteDescription): ApiOperation {
   const { method, path, permission, summary, query, body } = route;
-  const parameters = Object.keys((query?.["properties"] ?? {}) as object);
   return {
     operationId: `custom.${name}.${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, "_")}`,
     method,
     path: `${PLUGIN_ROUTES}/${name}${path}`,
     permission: permission as ApiOperation["permission"],
     summary,
-    query: z.object(Object.fromEntries(parameters.map((each) => [each, z.unknown().optional()]))),
+    ...(query && { query: parametersOf(query) }),
     ...(body && { body: z.looseObject({}) }),
     replies: repliesOf(route),
   };
+}
+
+function parametersOf({ properties }: NonNullable<RouteDescription["query"]>): z.ZodObject {
+  const names = Object.keys((properties ?? {}) as object);
+  return z.object(Object.fromEntries(names.map((each) => [each, z.unknown().optional()])));
 }
 
 /** None for a stream, which may have no end with any method. */
