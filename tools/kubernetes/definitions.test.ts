@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { structuralSchema } from "@heddle/contracts/kubernetes/structural-schema";
 import { expect, it } from "vitest";
+import { parse } from "yaml";
 import { z } from "zod";
 import { definitionTexts } from "./definitions.ts";
 
@@ -16,6 +17,34 @@ it.each([...definitionTexts()].map(([path, text]) => ({ path, text })))(
     expect(Buffer.byteLength(text)).toBeLessThan(MAX_BYTES);
   },
 );
+
+interface Definition {
+  readonly spec: {
+    readonly versions: readonly {
+      readonly schema: { readonly openAPIV3Schema: { readonly properties: { spec: Spec } } };
+    }[];
+  };
+}
+
+interface Spec {
+  readonly properties: Readonly<Record<string, { readonly type?: string }>>;
+  readonly "x-kubernetes-validations"?: readonly { readonly rule: string }[];
+}
+
+it("definitions: a rule names only fields with a type, as Kubernetes asks", () => {
+  const specs = [...definitionTexts().values()].flatMap((text) =>
+    (parse(text) as Definition).spec.versions.map(
+      ({ schema }) => schema.openAPIV3Schema.properties.spec,
+    ),
+  );
+  const named = specs.flatMap(({ properties, "x-kubernetes-validations": rules = [] }) =>
+    rules.flatMap(({ rule }) =>
+      [...rule.matchAll(/\bself\.(\w+)/g)].map(([, name = ""]) => [name, properties[name]?.type]),
+    ),
+  );
+  expect(named.length).toBeGreaterThan(10);
+  expect(named.filter(([, type]) => type === undefined)).toEqual([]);
+});
 
 it("definitions: of a named schema too, fields with defaults may be absent", () => {
   const drain = z.strictObject({ seconds: z.int().default(600) }).meta({ id: "DrainForTest" });
@@ -35,6 +64,7 @@ it("definitions: a structural schema has what Kubernetes understands", () => {
       .regex(/^(?!b)/)
       .optional(),
     either: z.union([z.string(), z.int()]).optional(),
+    texts: z.union([z.string().regex(/^a/), z.string().regex(/^b/)]).optional(),
     labels: z.record(z.string(), z.string()).optional(),
     free: z.record(z.string(), z.any()).optional(),
     kind: z.literal("one").optional(),
@@ -48,6 +78,7 @@ it("definitions: a structural schema has what Kubernetes understands", () => {
       share: { type: "number", minimum: 0, exclusiveMinimum: true },
       unlike: { type: "string" },
       either: { "x-kubernetes-preserve-unknown-fields": true },
+      texts: { type: "string" },
       labels: { type: "object", additionalProperties: { type: "string" } },
       free: { type: "object", "x-kubernetes-preserve-unknown-fields": true },
       kind: { type: "string", enum: ["one"] },

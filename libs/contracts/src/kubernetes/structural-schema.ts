@@ -22,7 +22,8 @@ const SAFE = Number.MAX_SAFE_INTEGER;
 
 /**
  * The structural schema of what a zod schema takes as input. Kubernetes has no alternatives with
- * properties of their own: where the API takes several forms, any value passes here and the API decides.
+ * properties of their own: where the API takes several forms, any value passes here, of their type if it is one,
+ * and the API decides.
  */
 export function structuralSchema(schema: z.ZodType): SchemaNode {
   const options = { io: "input", unrepresentable: "any", reused: "inline" } as const;
@@ -40,8 +41,9 @@ function structural(given: SchemaNode, root: SchemaNode): SchemaNode {
   if (node["const"] !== undefined) {
     return { type: typeof node["const"], enum: [node["const"]], ...about };
   }
-  if (alternatives !== undefined || node["type"] === undefined)
-    return { ...about, "x-kubernetes-preserve-unknown-fields": true };
+  const type = node["type"] ?? commonType(alternatives, root);
+  if (type === undefined) return { ...about, "x-kubernetes-preserve-unknown-fields": true };
+  if (alternatives !== undefined) return { type, ...about };
   const kept = KEPT.flatMap((name) => (node[name] === undefined ? [] : [[name, node[name]]]));
   const result: Record<string, unknown> = { ...Object.fromEntries(kept), ...about };
   if (result["maximum"] === SAFE) delete result["maximum"];
@@ -58,6 +60,14 @@ function structural(given: SchemaNode, root: SchemaNode): SchemaNode {
   if (node["type"] === "object") addFields(result, node, root);
   if (Array.isArray(required) && required.length > 0) result["required"] = required;
   return result;
+}
+
+/** Of values of one kind: a rule may compare only a field whose type is known. */
+function commonType(alternatives: unknown, root: SchemaNode): unknown {
+  const nodes = Array.isArray(alternatives) ? alternatives : [];
+  const types = new Set(nodes.map((each) => resolved(nodeOf(each), root)["type"]));
+  const [type] = types;
+  return types.size === 1 && type !== "object" && type !== "array" ? type : undefined;
 }
 
 function addFields(result: Record<string, unknown>, node: SchemaNode, root: SchemaNode): void {
