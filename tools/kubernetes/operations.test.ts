@@ -1,4 +1,4 @@
-// holds: kube-upgrade, kube-drain, kube-restore, kube-more-masters
+// holds: kube-upgrade, kube-drain, kube-restore, kube-more-masters, kube-own-namespace
 
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -114,7 +114,7 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     await load.start();
   }, 600_000);
   afterAll(() => {
-    kubectl(["delete", "namespace", namespace, "--wait=false"]);
+    kubectl(["delete", "namespace", namespace, "--ignore-not-found", "--wait=false"]);
   });
 
   it("release: an upgrade under load loses no call and no job", async () => {
@@ -197,5 +197,18 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     await groupOf(3);
     expect(release.heddle(`jobs get ${job}`)).toContain("kept");
     await load.answers();
+  });
+
+  it("release: its namespace is deleted with its jobs and models", async () => {
+    const apply = (kind: string, spec: object) => {
+      const metadata = { name: "last", namespace };
+      const object = { apiVersion: "heddle.dev/v1alpha1", kind, metadata, spec };
+      kubectl(["apply", "--filename", "-"], JSON.stringify(object));
+    };
+    apply("TrainingJob", { command: "sleep 600" });
+    apply("InferenceModel", { source: "builtin://tiny", replicas: 0 });
+    k("wait", "--for=condition=Running", "--timeout=120s", "tj/last");
+    k("wait", "--for=condition=Accepted", "--timeout=60s", "im/last");
+    kubectl(["delete", "namespace", namespace, "--wait", "--timeout=240s"]);
   });
 });

@@ -1,14 +1,10 @@
 // holds: kube-jobs, kube-views, kube-definitions, kube-settings, kube-namespace, kube-outage
 
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { seededRandom } from "@heddle/base/random";
-import { freePort } from "@heddle/base/testing/free-ports";
-import { Heddle } from "@heddle/client/heddle";
+import type { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
+import type { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
 import {
   crash,
   kubectl,
@@ -17,22 +13,18 @@ import {
   untilFound,
   whyNoCluster,
 } from "./kube-cluster.ts";
-import { CHART } from "./kube-tools.ts";
+import { LocalHeddle } from "./testing/local-heddle.ts";
 
-const ROOT = join(import.meta.dirname, "..", "..");
 const why = whyNoCluster();
 if (why !== undefined) console.log(`tests of the operator are skipped: ${why}`);
 
-const folder = mkdtempSync(join(tmpdir(), "heddle-operator-"));
 const namespace = `operator-${randomBytes(4).toString("hex")}`;
 /** Another one that the operator watches. */
 const passing = `${namespace}-passing`;
-let up: DrivenProcess;
+let local: LocalHeddle;
 let operator: DrivenProcess;
 let heddle: Heddle;
-let endpoint = "";
 
-const main = (app: string) => join(ROOT, "packaged/apps", app, "dist/main.js");
 const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...args]);
 
 interface Shown {
@@ -54,15 +46,6 @@ interface Shown {
   };
 }
 
-const KINDS = [
-  "trainingjobs",
-  "inferencemodels",
-  "queues",
-  "projects",
-  "workers",
-  "heddleclusters",
-] as const;
-
 function shown(kind: string, name: string, place = namespace): Shown {
   const args = ["--namespace", place, "get", kind, name, "--output", "json"];
   return JSON.parse(kubectl(args)) as Shown;
@@ -74,28 +57,8 @@ function apply(kind: string, name: string, spec: object, place = namespace): voi
   kubectl(["apply", "--filename", "-"], JSON.stringify(object));
 }
 
-function startOperator(): DrivenProcess {
-  return new DrivenProcess(
-    [
-      process.execPath,
-      main("operator"),
-      "run",
-      "--endpoints",
-      endpoint,
-      "--key-file",
-      join(folder, "bootstrap-key"),
-      "--namespaces",
-      `${namespace},${passing}`,
-      "--health-port",
-      "0",
-      "--cluster",
-      "own",
-      "--cluster-namespace",
-      namespace,
-    ],
-    { KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] },
-  );
-}
+const startOperator = () =>
+  local.operator([namespace, passing], ["--cluster", "own", "--cluster-namespace", namespace]);
 
 const inPhase = (kind: string, name: string, phase: string, place = namespace) =>
   untilFound(`${kind} ${name} is ${phase}`, () => {
@@ -111,33 +74,19 @@ const jobsNamed = async (name: string) => {
 
 describe.skipIf(why !== undefined)("the operator", () => {
   beforeAll(async () => {
-    const port = String(await freePort());
-    const flags = ["--port", port, "--profile", "tiny", "--parameter-servers", "0"];
-    const args = ["--data", folder, ...flags];
-    up = new DrivenProcess([process.execPath, main("cli"), "up", ...args], {});
-    endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
-    const key = readFileSync(join(folder, "bootstrap-key"), "utf8").trim();
-    heddle = new Heddle({ endpoint, auth_token: key });
     for (const name of [namespace, passing]) kubectl(["create", "namespace", name]);
-    kubectl(["apply", "--filename", join(CHART, "files", "crds")]);
-    kubectl([
-      "wait",
-      "--for=condition=Established",
-      ...KINDS.map((name) => `crd/${name}.heddle.dev`),
-    ]);
-    operator = startOperator();
-    await operator.printed(/"msg":"ready"/);
+    local = await LocalHeddle.start();
+    heddle = local.heddle;
+    operator = await startOperator();
   });
 
   afterAll(async () => {
     if (why !== undefined) return;
-    k("delete", KINDS.slice(0, 4).join(","), "--all", "--wait");
+    k("delete", "trainingjobs,inferencemodels,queues,projects", "--all", "--wait");
     const all = [namespace, passing, "--ignore-not-found"];
     kubectl(["delete", "namespace", ...all, "--wait=false"]);
     operator.child.kill("SIGTERM");
-    up.child.kill("SIGTERM");
-    await Promise.all([operator.end(), up.end()]);
-    rmSync(folder, { recursive: true });
+    await Promise.all([operator.end(), local.end()]);
   });
 
   it("operator: a TrainingJob runs as one job, and kubectl waits for its end", async () => {
@@ -209,15 +158,14 @@ describe.skipIf(why !== undefined)("the operator", () => {
   });
 
   it("operator: two operators and their crashes submit a job once", async () => {
-    const second = startOperator();
-    await second.printed(/"msg":"ready"/);
+    const second = await startOperator();
     const names = Array.from({ length: 10 }, (_, at) => `once-${at}`);
     for (const [at, name] of names.entries()) {
       apply("TrainingJob", name, { command: "true" });
       if (at !== 4) continue;
       operator.child.kill("SIGKILL");
       await operator.end();
-      operator = startOperator();
+      operator = await startOperator();
     }
     for (const name of names) await inPhase("tj", name, "Succeeded");
     for (const name of names) expect(await jobsNamed(name)).toHaveLength(1);

@@ -14,6 +14,8 @@ const why = whyNoRelease() ?? (auditLog === "" ? NO_LOG : undefined);
 if (why !== undefined) console.log(`tests of accounts' rights are skipped: ${why}`);
 
 const namespace = `rights-${randomBytes(4).toString("hex")}`;
+/** Another one that the operator watches. */
+const other = `${namespace}-other`;
 const release = new ChartRelease(namespace);
 const k = (...args: readonly string[]) => release.kubectl(...args);
 /** All that an account has rights for. */
@@ -26,6 +28,7 @@ const VALUES = {
     gpu: { resourceName: "nvidia.com/gpu", count: 0 },
   },
   operator: {
+    watchNamespaces: [namespace, other],
     externalMetrics: { enabled: true },
     pendingPods: { enabled: true, afterSeconds: 1 },
     resources: { requests: { cpu: "10m", memory: "64Mi" } },
@@ -173,6 +176,12 @@ async function changeNodes(): Promise<void> {
   await untilGone("hc", "forgotten");
 }
 
+/** It looks whether its namespace ends before it does itself. */
+function replaceOperator(): void {
+  k("delete", "pod", "--selector=app.kubernetes.io/component=operator", "--wait");
+  k("rollout", "status", "deployment/heddle-operator", "--timeout=240s");
+}
+
 async function changeMasters(): Promise<void> {
   k("scale", "statefulset/heddle-master", "--replicas=3");
   await until("hc", "heddle", "{.spec.masters}", "3");
@@ -182,7 +191,7 @@ async function changeMasters(): Promise<void> {
 
 describe.skipIf(why !== undefined)("rights of the chart's accounts", { timeout: 900_000 }, () => {
   beforeAll(async () => {
-    kubectl(["create", "namespace", namespace]);
+    for (const name of [namespace, other]) kubectl(["create", "namespace", name]);
     release.install(VALUES);
     upgradeOldSecret();
     await readyNode();
@@ -190,12 +199,13 @@ describe.skipIf(why !== undefined)("rights of the chart's accounts", { timeout: 
     await changeSettings();
     await changeNodes();
     await changeMasters();
+    replaceOperator();
   }, 900_000);
   afterAll(() => {
     if (why !== undefined) return;
     k("delete", "queues,projects,inferencemodels,trainingjobs", "--all", "--wait");
     release.helm(["uninstall", "heddle", "--wait"], {});
-    kubectl(["delete", "namespace", namespace, "--wait=false"]);
+    kubectl(["delete", "namespace", namespace, other, "--wait=false"]);
   });
 
   it("rights: accounts are denied nothing that they ask for", () => {

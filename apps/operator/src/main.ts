@@ -15,11 +15,14 @@ const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
 const USAGE = `Usage: heddle-operator COMMAND [flags]
   run --endpoints URL,... --key-file FILE --namespaces NAME,... --health-port PORT
       [--cluster NAME --cluster-namespace NAMESPACE [--metrics-port PORT --metrics-service NAME]
-       [--pending-pods FILE]]
+       [--pending-pods FILE]] [--role-binding NAME]
+      [--kueue VERSION --kueue-gpus RESOURCE]
       carries out the objects of these namespaces (* for all); with --cluster it makes an object for each
       node and one for the cluster, whose masters' StatefulSet is NAME-master; with --metrics-port it serves
       the group external.metrics.k8s.io to autoscalers, through the Service NAME; with --pending-pods it
-      makes Pods that ask Kubernetes for nodes while gangs wait for room
+      makes Pods that ask Kubernetes for nodes while gangs wait for room; with --role-binding it keeps
+      the RoleBinding NAME of each namespace while jobs and models there have a finalizer; with --kueue
+      jobs that name a queue of Kueue wait until it admits their Workloads
   create-secret --name NAME --namespace NAMESPACE
       makes the Secret of a new cluster in Kubernetes, unless it exists
   create-files --directory DIR

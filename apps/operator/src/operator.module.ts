@@ -1,6 +1,6 @@
 import { Heddle } from "@heddle/client/heddle";
 import type { Log } from "@heddle/observability/logger";
-import { KubeConfig } from "@kubernetes/client-node";
+import { CoreV1Api, KubeConfig } from "@kubernetes/client-node";
 import {
   type DynamicModule,
   Inject,
@@ -11,7 +11,9 @@ import {
 } from "@nestjs/common";
 import type { PendingPodSettings } from "./capacity/pending-pod.ts";
 import { PendingPods } from "./capacity/pending-pods.ts";
+import { KueueAdmission, type KueueSettings } from "./jobs/kueue-admission.ts";
 import { TrainingJobs } from "./jobs/training-jobs.ts";
+import { BindingHold } from "./kubernetes/binding-hold.ts";
 import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resource.ts";
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
 import { type Reconciler, ResourceController } from "./kubernetes/resource-controller.ts";
@@ -32,6 +34,10 @@ export interface OperatorOptions {
   readonly namespaces: readonly (string | undefined)[];
   /** For the objects of nodes and of the cluster itself; without it there are none. */
   readonly own: OwnCluster | undefined;
+  /** The RoleBinding of each namespace that gives the operator its rights there, if they may go first. */
+  readonly roleBinding?: string | undefined;
+  /** For jobs that name a queue of Kueue; without it they need no admission. */
+  readonly kueue?: KueueSettings | undefined;
   /** For Pods in the place of jobs that wait for room; without them there are none. */
   readonly pending?: PendingPodSettings | undefined;
   readonly log: Log;
@@ -43,15 +49,24 @@ const OPTIONS = Symbol("OperatorOptions");
 /** The controllers of all kinds. */
 @Injectable()
 export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
-  readonly #controllers: Pick<ResourceController<never>, "isSynced" | "start" | "close">[] = [];
+  readonly #controllers: Controller[] = [];
+  readonly #options: OperatorOptions;
+  readonly #config: KubeConfig;
+  readonly #bindings: BindingHold | undefined;
 
   constructor(
-    @Inject(OPTIONS) { namespaces, own, log }: OperatorOptions,
+    @Inject(OPTIONS) given: OperatorOptions,
     @Inject(KubeConfig) config: KubeConfig,
     @Inject(Heddle) heddle: Heddle,
   ) {
+    const { namespaces, own, roleBinding: name, log } = given;
+    this.#options = given;
+    this.#config = config;
+    const isSynced = (namespace: string) =>
+      this.#controllers.every((controller) => controller.isSyncedIn(namespace));
+    this.#bindings = name ? new BindingHold({ config, name, isSynced, log }) : undefined;
     const statuses = new StatusWriter(new EventRecorder(config, log));
-    const options = { config, namespaces, cluster: own?.cluster, log };
+    const options = { config, namespaces, cluster: own?.cluster, bindings: this.#bindings, log };
     const control = <R extends CustomResource<unknown, ResourceStatus>>(
       reconciler: Reconciler<R>,
       places = namespaces,
@@ -59,7 +74,8 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
       const controller = new ResourceController(reconciler, { ...options, namespaces: places });
       this.#controllers.push(controller);
     };
-    control(new TrainingJobs(heddle, statuses));
+    const kueue = given.kueue && new KueueAdmission(config, given.kueue);
+    control(new TrainingJobs(heddle, statuses, kueue));
     control(new InferenceModels(heddle, statuses));
     control(new SettingsReconciler(queueKind(heddle), statuses));
     control(new SettingsReconciler(projectKind(heddle), statuses));
@@ -76,12 +92,46 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
 
   onModuleInit(): void {
     for (const controller of this.#controllers) controller.start();
+    this.#bindings?.start(this.#options.namespaces.filter((name) => name !== undefined));
   }
 
   async onApplicationShutdown(): Promise<void> {
-    await Promise.all(this.#controllers.map((controller) => controller.close()));
+    if (await this.#isClusterDeleted()) await this.#abandon();
+    await Promise.all([...this.#controllers, this.#bindings].map((each) => each?.close()));
+  }
+
+  /** Whether the cluster's own namespace is being deleted, and no operator comes after this one. */
+  async #isClusterDeleted(): Promise<boolean> {
+    const { own, log } = this.#options;
+    if (!own) return false;
+    try {
+      const { metadata } = await this.#config
+        .makeApiClient(CoreV1Api)
+        .readNamespace({ name: own.namespace });
+      return metadata?.deletionTimestamp !== undefined;
+    } catch (error) {
+      log.warn({ why: (error as Error).message }, "the own namespace could not be read");
+      return false;
+    }
+  }
+
+  /** No later operator would remove the finalizers: their namespaces could not be deleted. */
+  async #abandon(): Promise<void> {
+    const { log } = this.#options;
+    log.info({}, "the cluster's namespace is being deleted: all finalizers are removed");
+    try {
+      await Promise.all(this.#controllers.map((controller) => controller.abandon()));
+      await this.#bindings?.releaseAll();
+    } catch (error) {
+      log.error({ why: (error as Error).message }, "finalizers are left");
+    }
   }
 }
+
+type Controller = Pick<
+  ResourceController<never>,
+  "isSynced" | "isSyncedIn" | "start" | "abandon" | "close"
+>;
 
 class OperatorModule {}
 

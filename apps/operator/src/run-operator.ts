@@ -11,6 +11,7 @@ import type { INestApplicationContext } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
 import { type PendingPodSettings, readPendingPodSettings } from "./capacity/pending-pod.ts";
 import { commandFlags } from "./install/command-flags.ts";
+import type { KueueSettings } from "./jobs/kueue-admission.ts";
 import { DemandReader } from "./metrics/demand.ts";
 import { serveMetrics } from "./metrics/metrics-server.ts";
 import { operatorModule, ResourceOperator } from "./operator.module.ts";
@@ -23,6 +24,9 @@ const OPTIONAL = [
   "metrics-port",
   "metrics-service",
   "pending-pods",
+  "role-binding",
+  "kueue",
+  "kueue-gpus",
 ] as const;
 const EXIT_MS = 15_000;
 const ALL = "*";
@@ -41,9 +45,11 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
   const namespaces = namespacesOf(flags.namespaces);
   const own = ownCluster(flags.cluster, flags["cluster-namespace"]);
   const pending = pendingPods(flags["pending-pods"], own);
+  const roleBinding = roleBindingOf(flags["role-binding"], namespaces);
+  const kueue = kueueSettings(flags.kueue, flags["kueue-gpus"]);
   const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
   const app = await NestFactory.createApplicationContext(
-    operatorModule({ endpoint, key, namespaces, own, pending, log }),
+    operatorModule({ endpoint, key, namespaces, own, pending, roleBinding, kueue, log }),
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);
@@ -72,6 +78,26 @@ function namespacesOf(text: string): readonly (string | undefined)[] {
   const bad = names.find((name) => !LABEL.test(name));
   if (bad === undefined && names.length > 0) return [...new Set(names)];
   throw new AppError("invalid_value", `--namespaces takes names or ${ALL}, not ${bad ?? text}.`);
+}
+
+function roleBindingOf(
+  name: string,
+  namespaces: readonly (string | undefined)[],
+): string | undefined {
+  if (name === "") return undefined;
+  if (/^[a-z0-9]([-a-z0-9.:]*[a-z0-9])?$/.test(name) && !namespaces.includes(undefined))
+    return name;
+  const message = `--role-binding takes the name of a RoleBinding in each of --namespaces, which names them then; not "${name}" with ${ALL}.`;
+  throw new AppError("invalid_value", message);
+}
+
+function kueueSettings(version: string, gpuResource: string): KueueSettings | undefined {
+  if (version === "" && gpuResource === "") return undefined;
+  if (/^v\d+((alpha|beta)\d+)?$/.test(version)) return { version, gpuResource };
+  throw new AppError(
+    "invalid_value",
+    `--kueue takes a version of Kueue's API, as v1beta2, not "${version}".`,
+  );
 }
 
 function ownCluster(cluster: string, namespace: string): OwnCluster | undefined {

@@ -14,7 +14,8 @@ export class MemoryObjects<R extends CustomResource<object, ResourceStatus>> {
   }
 
   get resources(): Resources<R> {
-    return { api: this.#api, objects: () => this.all.values(), expect: () => {} };
+    const objects = () => this.all.values();
+    return { api: this.#api, objects, expect: () => {}, hold: async () => {} };
   }
 
   /** As `kubectl apply`. */

@@ -45,8 +45,8 @@ export function podsOfGang(
   { pod, gpu_resource }: PendingPodSettings,
   labels: Readonly<Record<string, string>>,
 ): V1Pod[] {
-  const { id, name, tasks } = job;
-  const resources = resourcesOf(job, gpu_resource);
+  const { id, name, tasks, gpu_count } = job;
+  const resources = gangResources({ ...job.spec.resources, tasks, gpu_count }, gpu_resource);
   const [container] = pod.spec.containers;
   return Array.from({ length: tasks }, (_, rank) => ({
     ...pod,
@@ -65,12 +65,19 @@ export function podsOfGang(
   }));
 }
 
-/** Without limits of what the waiting program itself needs. */
-function resourcesOf(
-  { tasks, gpu_count, spec }: Pick<Job, "tasks" | "gpu_count" | "spec">,
+/** What all tasks of a job need. */
+interface GangNeeds {
+  readonly tasks: number;
+  readonly gpu_count?: number | undefined;
+  readonly cpu_cores?: number | undefined;
+  readonly memory_gb?: number | undefined;
+}
+
+/** What each task requests. Without limits of what the waiting program itself needs. */
+export function gangResources(
+  { tasks, gpu_count = 0, cpu_cores: cores = 1, memory_gb: memory = 1 }: GangNeeds,
   gpuResource: string,
 ): V1ResourceRequirements {
-  const { cpu_cores: cores, memory_gb: memory } = spec.resources;
   const gpus = Math.ceil(gpu_count / tasks);
   const limits = gpus > 0 ? { [gpuResource]: String(gpus) } : {};
   const requests = {

@@ -14,6 +14,7 @@ import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
 import { jobIdOf } from "./job-id.ts";
 import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-status.ts";
+import type { KueueAdmission, KueueAnswer } from "./kueue-admission.ts";
 
 /** On every job that the operator has submitted. */
 const UID_LABEL = `${RESOURCE_GROUP}/uid`;
@@ -21,16 +22,21 @@ const LIVE = JOB_STATES.filter((state) => !isEnded({ state }));
 /** Progress alone is shown this often. */
 const PROGRESS_MS = 5_000;
 const CANCELLING_MS = 1_000;
+/** How often the Workload of a job that waits or runs is read. */
+const KUEUE_MS = 2_000;
 
 /** TrainingJobs are jobs of the cluster, under an id that is derived from the object's uid. */
 export class TrainingJobs implements Reconciler<TrainingJobObject> {
   readonly plural = TRAINING_JOB.plural;
   readonly #heddle: Heddle;
   readonly #statuses: StatusWriter;
+  readonly #kueue: KueueAdmission | undefined;
 
-  constructor(heddle: Heddle, statuses: StatusWriter) {
+  /** Without `kueue` its labels mean nothing. */
+  constructor(heddle: Heddle, statuses: StatusWriter, kueue?: KueueAdmission) {
     this.#heddle = heddle;
     this.#statuses = statuses;
+    this.#kueue = kueue;
   }
 
   idOf({ metadata }: TrainingJobObject): string {
@@ -53,8 +59,9 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
 
   async reconcile(
     object: TrainingJobObject,
-    { api, expect }: Resources<TrainingJobObject>,
+    resources: Resources<TrainingJobObject>,
   ): Promise<number | undefined> {
+    const { api, expect } = resources;
     const id = jobIdOf(object.metadata);
     const job = await this.#find(id);
     if (isDeleting(object)) {
@@ -64,20 +71,34 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
       return undefined;
     }
     if (!job && isFinished(object)) return this.#expire(object, api);
+    const answer = job && isEnded(job) ? undefined : await this.#kueue?.ask(object);
+    if (!job && answer?.isAdmitted === false) return this.#waitForKueue(object, answer, api);
     // Nothing of a job that has ended has to be removed with its object.
-    const owned = job && isEnded(job) ? object : await addFinalizer(api, object);
+    const owned = job && isEnded(job) ? object : await addFinalizer(resources, object);
     const present = job ?? (await this.#submit(owned, id, api));
     if (typeof present === "number") return present;
-    const { job: followed, current } = await this.#followSuspension(owned, present, api);
+    const { job: followed, current } = await this.#followSuspension(owned, present, api, answer);
     const shown = followed === present ? present : ((await this.#find(id)) ?? present);
     const status = statusOfJob(shown, current);
     const written = await this.#statuses.show(api, current, status, object.status?.phase);
     if (isEnded(shown)) {
+      await this.#kueue?.release(written);
       if (hasFinalizer(written)) await removeFinalizer(api, written);
       return this.#expire(written, api);
     }
     expect(id);
-    return undefined;
+    return answer && KUEUE_MS;
+  }
+
+  async #waitForKueue(
+    object: TrainingJobObject,
+    { message }: KueueAnswer,
+    api: Resources<TrainingJobObject>["api"],
+  ): Promise<number> {
+    const why = { reason: "KueueAdmission", message };
+    const conditions = [{ type: "Accepted", status: "False" as const, ...why }];
+    await this.#statuses.show(api, object, { phase: "Queued", ...why, conditions });
+    return KUEUE_MS;
   }
 
   #find(id: string): Promise<Job | undefined> {
@@ -122,12 +143,17 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
     current: TrainingJobObject,
     job: Job,
     api: Resources<TrainingJobObject>["api"],
+    answer: KueueAnswer | undefined,
   ): Promise<{ readonly job: Job; readonly current: TrainingJobObject }> {
-    const wanted = current.spec.suspend ?? false;
+    const isAsked = current.spec.suspend ?? false;
+    const isEvicted = !isAsked && answer?.isAdmitted === false;
+    const wanted = isAsked || isEvicted;
     const isSuspended = job.state === "suspended";
     if (isEnded(job) || wanted === isSuspended) return { job, current };
     const { observedGeneration, suspended } = current.status ?? {};
-    if (observedGeneration !== current.metadata.generation) {
+    // Kueue takes admission away and gives it again without a change of the spec.
+    const isKueues = isEvicted || (answer !== undefined && !isAsked && suspended === true);
+    if (isKueues || observedGeneration !== current.metadata.generation) {
       const { jobs } = this.#heddle;
       const changed = wanted ? await jobs.suspend(job.id) : await jobs.resume(job.id);
       return { job: changed, current };

@@ -13,12 +13,20 @@ export function hasFinalizer({ metadata }: AnyResource): boolean {
   return metadata.finalizers?.includes(FINALIZER) ?? false;
 }
 
+/** What a finalizer is added by. */
+interface FinalizerAdder<R extends AnyResource> {
+  readonly api: ResourceApi<R>;
+  /** Keeps the operator's rights in the object's namespace, so that it can remove the finalizer. */
+  hold(object: R): Promise<void>;
+}
+
 /** With it the object stays until the operator has removed what the cluster has for it. */
 export async function addFinalizer<R extends AnyResource>(
-  api: ResourceApi<R>,
+  { api, hold }: FinalizerAdder<R>,
   object: R,
 ): Promise<R> {
   if (hasFinalizer(object)) return object;
+  await hold(object);
   const finalizers = [...(object.metadata.finalizers ?? []), FINALIZER];
   return api.patch(object, { metadata: { finalizers } });
 }

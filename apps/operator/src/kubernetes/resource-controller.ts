@@ -1,10 +1,13 @@
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { keepConnected } from "@heddle/base/async/keep-connected";
 import { CLUSTER_LABEL } from "@heddle/contracts/kubernetes/resource-kind";
 import type { Log } from "@heddle/observability/logger";
 import type { KubeConfig } from "@kubernetes/client-node";
-import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
+import type { BindingHold } from "./binding-hold.ts";
+import { type CustomResource, objectKey, type ResourceStatus } from "./custom-resource.ts";
+import { hasFinalizer, removeFinalizer } from "./lifecycle.ts";
 import { Reflector } from "./reflector.ts";
-import { ResourceApi, statusOf } from "./resource-api.ts";
+import { ResourceApi, statusOf, unless } from "./resource-api.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 const CONCURRENCY = 8;
@@ -37,6 +40,8 @@ export interface Resources<R extends CustomResource<unknown, ResourceStatus>> {
   objects(): Iterable<R>;
   /** The cluster has something by this id: once a poll does not find it, its object is called again. */
   expect(id: string): void;
+  /** Keeps the operator's rights in the object's namespace; before the object gets the finalizer. */
+  hold(object: R): Promise<void>;
 }
 
 /** What the controllers of all kinds have in common. */
@@ -46,6 +51,8 @@ export interface ControllerOptions {
   readonly namespaces: readonly (string | undefined)[];
   /** The label's value on objects of this cluster; undefined takes all. */
   readonly cluster: string | undefined;
+  /** Where a RoleBinding of each namespace gives the rights there. */
+  readonly bindings?: BindingHold | undefined;
   readonly log: Log;
 }
 
@@ -55,14 +62,18 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   readonly #log: Log;
   readonly #cluster: string | undefined;
   readonly #resources: Resources<R>;
+  readonly #apis: readonly ResourceApi<R>[];
   readonly #reflectors: readonly Reflector<R>[];
+  readonly #bindings: BindingHold | undefined;
   readonly #queue: WorkQueue;
   readonly #closing = new AbortController();
   #seen = new Map<string, string>();
   #runs: readonly Promise<void>[] = [];
 
-  constructor(reconciler: Reconciler<R>, { config, namespaces, cluster, log }: ControllerOptions) {
+  constructor(reconciler: Reconciler<R>, options: ControllerOptions) {
+    const { config, namespaces, cluster, bindings, log } = options;
     this.#cluster = cluster;
+    this.#bindings = bindings;
     this.#reconciler = reconciler;
     this.#log = log;
     const { plural } = reconciler;
@@ -72,8 +83,13 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
       onError: (key, error, pauseMs) => this.#report(key, error, pauseMs),
     });
     const apis = namespaces.map((namespace) => new ResourceApi<R>(config, plural, namespace));
-    const reflectors = apis.map((api) => new Reflector(api, (key) => queue.add(key), log));
+    const onChange = (key: string) => {
+      this.#note(key);
+      queue.add(key);
+    };
+    const reflectors = apis.map((api) => new Reflector(api, onChange, log));
     this.#queue = queue;
+    this.#apis = apis;
     this.#reflectors = reflectors;
     const [api] = apis;
     if (!api) throw new Error("an operator watches at least one namespace");
@@ -81,12 +97,20 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const expect = (id: string) => {
       if (!this.#seen.has(id)) this.#seen.set(id, EXPECTED);
     };
-    this.#resources = { api, objects, expect };
+    const hold = async (object: R) => {
+      await bindings?.hold(object.metadata.namespace, `${plural} ${objectKey(object)}`);
+    };
+    this.#resources = { api, objects, expect, hold };
   }
 
   /** Whether all objects of all namespaces are known. */
   get isSynced(): boolean {
     return this.#reflectors.every((reflector) => reflector.isSynced);
+  }
+
+  isSyncedIn(namespace: string): boolean {
+    const places = this.#apis.map((api) => api.namespace);
+    return this.#reflectors.every(({ isSynced }, at) => isSynced || places[at] !== namespace);
   }
 
   start(): void {
@@ -114,6 +138,19 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     await Promise.all(this.#runs);
   }
 
+  /** Ends all work, and takes the finalizer from all objects: nothing of the cluster is left. */
+  async abandon(): Promise<void> {
+    await this.#queue.close();
+    for (const api of this.#apis) {
+      // The rights may have gone with the namespace.
+      const list = await unless(403, api.list());
+      const own = (list?.items ?? []).filter(
+        (object) => hasFinalizer(object) && !this.#isOfAnother(object),
+      );
+      await forEachLimit(own, CONCURRENCY, (object) => removeFinalizer(api, object));
+    }
+  }
+
   async #look(): Promise<void> {
     const found = await this.#reconciler.look();
     const ids = new Set([...found.keys(), ...this.#seen.keys()]);
@@ -129,10 +166,21 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   }
 
   async #work(key: string): Promise<void> {
-    const object = this.#reflectors.map((each) => each.get(key)).find((found) => found);
+    const object = this.#objectOf(key);
     if (!object || this.#isOfAnother(object)) return;
     const againMs = await this.#reconciler.reconcile(object, this.#resources);
     if (againMs !== undefined) this.#queue.addAfter(key, againMs);
+  }
+
+  #objectOf(key: string): R | undefined {
+    return this.#reflectors.map((each) => each.get(key)).find((found) => found);
+  }
+
+  #note(key: string): void {
+    const object = this.#objectOf(key);
+    const [namespace = ""] = key.split("/");
+    const isOwned = object !== undefined && hasFinalizer(object) && !this.#isOfAnother(object);
+    this.#bindings?.note(namespace, `${this.#reconciler.plural} ${key}`, isOwned);
   }
 
   /** Several clusters may have operators in a namespace: a label says whose an object is. */
@@ -143,6 +191,8 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
 
   /** A conflict only says that the object has changed meanwhile: its event is under way. */
   #report(key: string, error: unknown, pauseMs: number): void {
+    // It may have got no finalizer after all.
+    this.#note(key);
     if (statusOf(error) === 409) return;
     const { plural } = this.#reconciler;
     const fields = { plural, key, why: (error as Error).message, pauseMs: Math.round(pauseMs) };

@@ -56,7 +56,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
       await removeFinalizer(api, object);
       return undefined;
     }
-    const owned = await addFinalizer(api, object);
+    const owned = await addFinalizer(resources, object);
     if (!isOwner) {
       const { namespace, name } = owner.metadata;
       const message = `the id ${id} is that of the InferenceModel ${namespace}/${name}; give another one`;
