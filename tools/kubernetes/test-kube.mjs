@@ -33,7 +33,8 @@ if (isOwn) {
 const previous = process.env.HEDDLE_KUBE_PREVIOUS;
 for (const folder of [images, previous && join(previous, "images")]) {
   if (rig === undefined || !folder) continue;
-  for (const file of readdirSync(folder)) rigRun("load", { stdio: "inherit" }, join(folder, file));
+  const archives = readdirSync(folder).filter((file) => file.endsWith(".tar"));
+  for (const file of archives) rigRun("load", { stdio: "inherit" }, join(folder, file));
 }
 const auditLog =
   process.env.HEDDLE_KUBE_AUDIT_LOG ?? (isOwn ? join(dirname(kubeconfig), "log/audit.log") : "");
