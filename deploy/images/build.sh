@@ -56,6 +56,7 @@ base() {
   mount=$(buildah mount "$container")
   "$make" "$mount" "$arch"
   buildah config --arch "$arch" --os linux "$container"
+  [[ $arch != arm64 ]] || buildah config --variant v8 "$container"
   buildah umount "$container" >/dev/null
   buildah commit --quiet --rm --timestamp 0 "$container" "$name" >/dev/null
 }

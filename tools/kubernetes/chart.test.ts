@@ -144,6 +144,10 @@ describe.skipIf(isMissing)("the chart", () => {
     ["worker.kind=Deployment", /worker[./]kind/],
     ["image.digest=sha256:12", /image[./]digest/],
     ["ingress.enabled=true", /ingress[./]host/],
+    [
+      "worker.autoscaling.enabled=true,worker.autoscaling.minReplicas=0,operator.externalMetrics.enabled=true",
+      /minReplicas of a HorizontalPodAutoscaler is 1 or more/,
+    ],
   ])("chart: %s is refused with the name of the value", (setting, message) => {
     expect(() => render("a", "--set", setting)).toThrow(message);
   });

@@ -40,7 +40,7 @@ function workloads(): readonly Workload[] {
 
 const workload = () => untilFound("a Workload", () => workloads()[0]);
 const isActive = (active: boolean) =>
-  untilFound(`active is ${active}`, () => (workloads()[0]?.spec.active === active) || undefined);
+  untilFound(`active is ${active}`, () => workloads()[0]?.spec.active === active || undefined);
 
 async function admit(isAdmitted: boolean): Promise<void> {
   const { metadata } = await workload();
