@@ -62,7 +62,7 @@ function structural(given: SchemaNode, root: SchemaNode): SchemaNode {
   return result;
 }
 
-/** Of values of one kind: a rule may compare only a field whose type is known. */
+/** The type that all of them have, if it has no parts: a rule compares only a field whose type is known. */
 function commonType(alternatives: unknown, root: SchemaNode): unknown {
   const nodes = Array.isArray(alternatives) ? alternatives : [];
   const types = new Set(nodes.map((each) => resolved(nodeOf(each), root)["type"]));
