@@ -50,8 +50,8 @@ export class ChartRelease {
     this.helm(["install", "heddle", chart, "--values", "-", ...wait], values);
   }
 
-  upgrade(values: object): void {
-    const wait = ["--wait", "--timeout", "400s"];
+  upgrade(values: object, ...flags: readonly string[]): void {
+    const wait = ["--wait", "--timeout", "400s", ...flags];
     this.helm(["upgrade", "heddle", CHART, "--values", "-", ...wait], values);
   }
 
