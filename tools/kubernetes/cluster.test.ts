@@ -128,16 +128,21 @@ describe.skipIf(why !== undefined)("the chart on a cluster", () => {
     const accounts = own.filter(({ kind }) => kind === "ServiceAccount");
     const apply = (list: readonly Manifest[], ...flags: readonly string[]) =>
       kubectl(
-        ["apply", "--namespace", place, "--validate=strict", ...flags, "--filename", "-"],
+        ["apply", "--validate=strict", ...flags, "--filename", "-"],
         list.map((object) => stringify(object, { aliasDuplicateObjects: false })).join("---\n"),
       );
-    apply(accounts);
-    const accepted = apply(own, "--dry-run=server").trim().split("\n");
-    expect(accepted).toHaveLength(own.length);
+    const here = `--namespace=${place}`;
+    apply(accounts, here);
+    // The API server's own namespace has one, which lets it ask for metrics.
+    const outside = own.filter(({ metadata }) => (metadata.namespace ?? place) !== place);
+    const inside = own.filter((object) => !outside.includes(object));
+    const texts = [apply(inside, here, "--dry-run=server")];
+    if (outside.length > 0) texts.push(apply(outside, "--dry-run=server"));
+    expect(texts.join("").trim().split("\n")).toHaveLength(own.length);
     // A pod that the namespace's level would refuse is only a warning on its template.
     const pods = own.flatMap(podOf);
     expect(pods.length).toBeGreaterThan(3);
-    for (const pod of pods) apply([pod], "--dry-run=server");
+    for (const pod of pods) apply([pod], here, "--dry-run=server");
     kubectl(["delete", "--namespace", place, "serviceaccount", "--all"]);
   });
 });
