@@ -162,7 +162,9 @@ const againstPeer = (sequences: number) => {
   const bar = `2 stages of the engine against ggml's RPC, ${sequences} sequences`;
   return atLeast(bar, ours / engineRateOf(peerName, sequences), 1.5, "x");
 };
-/** Of a step of one sequence, for each way between the processes: there and back. */
+/**
+ * The time that a step of one sequence takes for each way between the processes: there and back.
+ */
 const hopMs =
   (1_000 / engineRateOf("2 stages, 1 call at once", 1) - 1_000 / engineRateOf("whole", 1)) / 2;
 printVerdicts([

@@ -7,7 +7,7 @@ interface TestFileResult {
   readonly assertionResults: readonly {
     readonly fullName: string;
     readonly status: string;
-    /** Of every try; a test that passed in the end may have some. */
+    /** The failures of every try; a test that passed in the end may have some. */
     readonly failureMessages?: readonly string[];
   }[];
 }

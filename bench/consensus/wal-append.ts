@@ -12,7 +12,7 @@ export interface WalFigures {
   readonly batch: number;
   readonly appendsPerSecond: number;
   readonly ceilingPerSecond: number | undefined;
-  /** Of the raw program: one durable write. */
+  /** The median time of one durable write of the raw program. */
   readonly ceilingP50Micros: number | undefined;
 }
 

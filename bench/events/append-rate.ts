@@ -11,14 +11,17 @@ import { median } from "../support/statistics.ts";
 /** Medians of the rounds; each append is durable before the next. */
 interface StoreFigures {
   readonly perSecond: number;
-  /** Of all threads of the process, for an entry. */
+  /** The processor time of all threads of the process, for an entry. */
   readonly cpuMicros: number;
 }
 
 export interface AppendFigures {
   /** Entries an append. */
   readonly batch: number;
-  /** Of entries a second with the tree to those without, in rounds that follow each other. */
+  /**
+   * The ratio of entries a second with the tree to those without, in rounds that follow each
+   * other.
+   */
   readonly treeRatio: number;
   readonly ours: StoreFigures;
   /** The same store, which computes and keeps no hash. */

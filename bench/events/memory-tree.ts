@@ -6,7 +6,7 @@ import { levelWidth, type ReadTile, TILE_WIDTH, tileBytes } from "@heddle/event-
 export interface MemoryTree {
   readonly root: Uint8Array;
   readonly readTile: ReadTile;
-  /** Of building it from the hashes of its leaves. */
+  /** The rate of building it from the hashes of its leaves. */
   readonly leavesPerSecond: number;
 }
 

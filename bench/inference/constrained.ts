@@ -40,7 +40,7 @@ interface ConstrainedTurn {
 
 interface TurnCost {
   readonly tokensPerSecond: number;
-  /** Of all processes of the server. */
+  /** The processor time of all processes of the server. */
   readonly cpuMsPerToken: number;
 }
 

@@ -12,7 +12,7 @@ interface WorkloadOptions {
   /** Equal for all servers of a round, so that they get the same prompts. */
   readonly seed: number;
   readonly bannedTokens: readonly number[];
-  /** Of the answers; free text without it. */
+  /** The schema of the answers; free text without it. */
   readonly schema?: object | undefined;
 }
 

@@ -31,9 +31,9 @@ export interface JobStorm {
   readonly startedMs: Summary;
   readonly runningMs: Summary;
   readonly eventLagMs: Summary;
-  /** Of the leader's process, for each job from its submission to its end. */
+  /** The processor time of the leader's process, for each job from its submission to its end. */
   readonly cpuMsPerJob: number;
-  /** Of the leader, from before the storm to its end. */
+  /** The growth of the leader's memory, from before the storm to its end. */
   readonly grownKibPerJob: number;
 }
 

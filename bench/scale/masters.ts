@@ -14,7 +14,7 @@ const WAL_SEGMENT_MIB = 64;
 export interface MasterUse {
   readonly name: string;
   readonly isLeader: boolean;
-  /** Of all its threads since it started. */
+  /** The processor time of all its threads since it started. */
   readonly cpuMs: number;
   readonly residentBytes: number;
   readonly descriptors: number;

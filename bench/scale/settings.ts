@@ -23,7 +23,7 @@ export interface TaskTimes {
 export interface WorkersReport {
   /** By host:port of the master: when each attached worker attached last. */
   readonly attachedMs: Readonly<Record<string, readonly number[]>>;
-  /** Of each worker with a session and a granted lease: the session's term and its first grant. */
+  /** The session's term and its first grant, of each worker with a session and a granted lease. */
   readonly sessions: readonly { readonly term: number; readonly grantedMs: number }[];
   /** Tasks that started or ended since the last report. */
   readonly tasks: readonly TaskTimes[];

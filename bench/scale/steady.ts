@@ -11,7 +11,7 @@ export interface SteadyCost {
   readonly masters: number;
   readonly workers: number;
   readonly role: "leader" | "follower";
-  /** Of one core, in percent. */
+  /** The share of one core, in percent. */
   readonly corePercent: number;
   /** Resident memory of the master, and its growth since before the workers, for each of them. */
   readonly residentMiB: number;

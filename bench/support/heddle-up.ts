@@ -10,7 +10,7 @@ import type { WatchedProcess } from "./process-sampler.ts";
 /** A whole local cluster of real processes, as a user starts it. */
 export interface RunningHeddle {
   readonly api: HeddleApi;
-  /** Of every master, as `http://127.0.0.1:8080`. */
+  /** The URL of every master, as `http://127.0.0.1:8080`. */
   readonly endpoints: readonly string[];
   readonly dataDirectory: string;
   /** The master, the worker and every engine process, as they are now. */

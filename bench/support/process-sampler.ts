@@ -12,7 +12,7 @@ export interface ProcessTrend extends WatchedProcess {
   readonly samples: number;
   /** Medians of the run's second quarter (the first one warms up) and of its last. */
   readonly residentMiB: { readonly first: number; readonly last: number; readonly max: number };
-  /** Of the straight line through all samples after the first quarter. */
+  /** The slope of the straight line through all samples after the first quarter. */
   readonly residentMiBPerMinute: number;
   readonly descriptors: { readonly first: number; readonly last: number; readonly max: number };
   readonly cpuMs: number;

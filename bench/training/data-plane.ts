@@ -12,7 +12,10 @@ export interface DirectionFigure {
   readonly rate: number;
   /** Processor time of all processes of both ends, in ms for 10^9 bytes. */
   readonly cpuMsPerGb: number;
-  /** Of each round, in order: those of all ways with one index were taken one after the other. */
+  /**
+   * The time of each round, in order: those of all ways with one index were taken one after the
+   * other.
+   */
   readonly ms: readonly number[];
 }
 

@@ -17,9 +17,12 @@ import {
 export interface FragmentsFigure {
   readonly name: string;
   readonly seed: number;
-  /** Of the half of the held-out text by which `mixing_factor` is chosen, in nats a letter. */
+  /**
+   * The loss on the half of the held-out text by which `mixing_factor` is chosen, in nats a
+   * letter.
+   */
   readonly choosingLoss: number;
-  /** Of the other half. */
+  /** The loss on the other half. */
   readonly loss: number;
 }
 

@@ -15,7 +15,7 @@ const credentials = {
 
 /** One of our parameter servers. */
 export interface ParameterProcess {
-  /** Of its gRPC. */
+  /** The address of its gRPC server. */
   readonly address: string;
   readonly pid: number;
 }

@@ -11,7 +11,7 @@ interface Costs {
   readonly pullBytesPerSecond: number;
   /** A call there and back, with what the processes do for it. */
   readonly callSeconds: number;
-  /** Of each node's network. */
+  /** The rate of each node's network. */
   readonly linkBytesPerSecond: number;
 }
 

@@ -44,18 +44,18 @@ const SHAPE = {
   norm_epsilon: 1e-5,
 };
 const BATCH = 8;
-/** Of each way of training. */
+/** The workers of each way of training. */
 export const WORKERS = 2;
 /** Between exchanges. */
 export const LOCAL_STEPS = 32;
 const HELD_OUT_BATCHES = 128;
 /** Chosen on seeds 11 to 14 and one half of the held-out text, of 3, 6 and 10 thousandths for bsp. */
 const LEARNING_RATE = 6e-3;
-/** Of all steps, over which the rate rises, for all ways. */
+/** The share of all steps over which the learning rate rises, for all ways. */
 const RISING_PART = 1 / 16;
 /** The share of all steps over which the final model is averaged. */
 const AVERAGED_PART = 1 / 32;
-/** Of one worker's step. */
+/** The program of one worker's step. */
 export const program = languageModelProgram(SHAPE, BATCH);
 /** Its parameters. */
 export const specs = languageModelParameters(SHAPE);
@@ -96,7 +96,7 @@ export async function measureWeave(
 interface Run {
   readonly name: string;
   readonly server: string;
-  /** Of each worker. */
+  /** The steps of each worker. */
   readonly steps: number;
   readonly seed: number;
 }

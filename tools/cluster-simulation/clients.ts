@@ -16,7 +16,7 @@ export interface JobClientsOptions {
   readonly meanGapUs: number;
   /** Filled with the ids of jobs whose submission was answered. */
   readonly accepted: Set<string>;
-  /** Of the project whose jobs these are. */
+  /** The GPU quota of the project whose jobs these are. */
   readonly quotaGpus: number | undefined;
   /** Whether some jobs train. */
   readonly trains: boolean;

@@ -99,7 +99,7 @@ export class ClientCall extends Duplex {
 /** A server's side of a call, with the interface of all four kinds of grpc-js. */
 export class ServerCall extends Duplex {
   readonly metadata: Metadata;
-  /** Of a call without a stream of requests. */
+  /** The request of a call without a stream of requests. */
   request: unknown;
   cancelled = false;
   readonly #method: Method;

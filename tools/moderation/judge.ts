@@ -4,7 +4,7 @@ import { aucOf, readSeed, writeTable } from "./auc.ts";
 
 // Measures moderation-judge with a served model on texts of seed.txt, and writes its AUC.
 
-/** Of the texts every third, in each category. */
+/** Every third text of each category is measured. */
 const STEP = 3;
 
 const [endpoint, model] = process.argv.slice(2);

@@ -1,6 +1,6 @@
 /** What a release is made of, as far as versions and the tree are concerned. */
 export interface ReleaseInput {
-  /** Of package.json. */
+  /** The version in package.json. */
   readonly version: string;
   readonly chart: string;
   readonly dockerfile: string;

@@ -10,7 +10,7 @@ interface MediaType {
 interface Responses {
   readonly [status: string]: {
     readonly content?: Readonly<Record<string, MediaType>>;
-    /** Of the errors' response, which has the name of their schema. */
+    /** A reference to the errors' response, which has the name of their schema. */
     readonly $ref?: string;
   };
 }

@@ -2,7 +2,7 @@
 
 const MAX_COLUMNS = 140;
 const MAX_GUIDE_WORDS = 1_500;
-/** Of README, ARCHITECTURE and docs together. */
+/** The most words of README, ARCHITECTURE and docs together. */
 export const MAX_DOCUMENT_WORDS = 20_000;
 
 const GENERATED = /<!-- generated: .*? -->[\s\S]*?<!-- end -->/g;

@@ -101,7 +101,7 @@ function importedOwner(path: string, specifier: string): Owner | undefined {
   return name ? { kind: APPS.has(name) ? "apps" : "libs", name } : undefined;
 }
 
-/** Of one kind in a folder. Tests beside their source are a kind of their own. */
+/** The most files of one kind in a folder. Tests beside their source are a kind of their own. */
 const MAX_FOLDER_FILES = 20;
 
 export function folderSize(files: readonly SourceFile[]): string[] {

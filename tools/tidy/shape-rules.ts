@@ -84,7 +84,7 @@ export const literalSpread: FileRule = (file) => {
 
 const LITERALS = new Set(["ObjectExpression", "ArrayExpression"]);
 
-/** Of sources: what their tests declare is free. */
+/** Constants of sources are in capitals; what their tests declare is free. */
 export const constantCase: FileRule = (file) => {
   if (isTest(file.path) || !/^(apps|libs)\//.test(file.path)) return [];
   return file.body.flatMap((statement) => {

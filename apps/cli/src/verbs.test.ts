@@ -118,7 +118,7 @@ const ASKING: Readonly<Record<string, readonly string[]>> = {
   "cluster backup": [],
   "cluster state": ["--at", "1"],
 };
-/** Those that ask no cluster, or ask it without a key. */
+/** The commands that call no cluster, or call it without a key. */
 const WITHOUT_CLUSTER = [
   "up",
   "completion",

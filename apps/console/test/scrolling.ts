@@ -11,7 +11,7 @@ export interface Frames {
 /** What a page did while a list was scrolled from its beginning to its end. */
 export interface ScrollUse extends Frames {
   readonly steps: number;
-  /** Of the whole element at the end. */
+  /** The height of the whole element at the end. */
   readonly heightPx: number;
   /** Elements of the whole document, the most after any frame. */
   readonly mostElements: number;

@@ -1,7 +1,7 @@
 import type { DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { NodeDirectory, NodeView } from "../src/nodes/node-directory.ts";
 
-/** Of a master that knows of no divided model. */
+/** A directory of a master that knows of no divided model. */
 export const NO_DIVISIONS: NodeDirectory["divisions"] = {
   of: () => ({}),
   all: new Map(),

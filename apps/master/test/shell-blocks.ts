@@ -3,7 +3,7 @@ type ShellBlockKind = "run" | "background" | "settings" | "tested-by" | "not-run
 
 /** A fenced block of commands of a page. */
 export interface ShellBlock {
-  /** Of its first line in the page. */
+  /** The number of its first line in the page. */
   readonly line: number;
   readonly kind: ShellBlockKind;
   /** The test that runs it, or the reason why none does. */

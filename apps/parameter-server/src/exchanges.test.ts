@@ -24,7 +24,7 @@ import { jobOn, tensors } from "./testing/training-job.ts";
 const FRAGMENTS = 2;
 const terms = { weight: 1, learningRate: 1 };
 const zeros = () => tensors(() => 0);
-/** Of a task that is alone on its node. */
+/** The group of a task that is alone on its node, for each fragment. */
 const ALONE = Array.from({ length: FRAGMENTS }, () => ({ member: 0, members: 1, socketPath: "" }));
 
 let server = "";

@@ -19,11 +19,14 @@ export interface BlockUnderTest {
   readonly artifacts: readonly string[];
   /** The config of a step that is done soon. */
   readonly brief: object;
-  /** Of one that yields a message, then runs until it is cancelled. */
+  /** The config of a step that yields a message, then runs until it is cancelled. */
   readonly long: object;
   /** A config that its schema refuses, and a part of the words for it. */
   readonly wrong: readonly [config: object, words: string];
-  /** Of one that yields a checkpoint, then a message, and is done at once when it resumes. */
+  /**
+   * The config of a step that yields a checkpoint, then a message, and is done at once when it
+   * resumes.
+   */
   readonly resumes?: object;
 }
 

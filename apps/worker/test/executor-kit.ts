@@ -20,7 +20,7 @@ export interface ExecutorUnderTest {
   readonly why: string | undefined;
   /** What chooses it, besides the command. */
   readonly spec: Partial<TaskSpec>;
-  /** Of the worker. */
+  /** The worker's settings. */
   readonly settings: () => Readonly<Record<string, unknown>>;
   readonly environment: () => Readonly<Record<string, string>>;
   /** What it has of tasks of this worker, as containers or jobs. */

@@ -23,7 +23,7 @@ export function whyNoSlurm(): string | undefined {
 
 /** A Slurm of one controller and one node, on loopback, with all its files in a folder. */
 export class SlurmCluster {
-  /** Of all its files. */
+  /** The folder of all its files. */
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-slurm-"));
   readonly #programs: ChildProcess[] = [];
 

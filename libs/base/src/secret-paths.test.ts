@@ -18,7 +18,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const register = (paths: readonly string[], faults: string[] = []) =>
   registerSecretPaths(paths, (message) => faults.push(message), [registry]);
 const registered = () => registeredSecretPaths([registry]);
-/** Of a process that has ended. */
+/** The PID of a process that has ended. */
 const { pid } = spawnSync("true");
 /** Registers paths for it. */
 function leave(name: string, paths: readonly string[]): void {

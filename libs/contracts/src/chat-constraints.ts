@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 
-/** Of a schema as JSON, in characters. */
+/** The longest schema as JSON, in characters. */
 const MAX_SCHEMA_CHARS = 256 * 1024;
 const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
 export const responseFormat = z.looseObject({

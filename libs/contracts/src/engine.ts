@@ -35,7 +35,7 @@ export interface ToolDefinition {
 export interface ToolUse {
   /** `required` allows no other text. */
   readonly choice: "auto" | "required";
-  /** Those that may be called. */
+  /** The tools that may be called. */
   readonly names: readonly string[];
   /** Whether there may be several calls. */
   readonly parallel: boolean;
@@ -125,13 +125,13 @@ export interface GenerateRequest {
   readonly topLogprobs?: number | undefined;
   /** The prompt comes before the deltas, with its log-probabilities where `topLogprobs` is there. */
   readonly echo?: boolean | undefined;
-  /** Of the text beside calls of tools. */
+  /** The format of the text beside calls of tools. */
   readonly format: OutputFormat;
   /** Absent where no tool is called. */
   readonly toolUse?: ToolUse | undefined;
   /** Absent for the model as it is. */
   readonly adapter?: AdapterSpec | undefined;
-  /** Of an answer that is continued: what each choice has already. The deltas follow on it. */
+  /** What each choice of a continued answer has already. The deltas follow on it. */
   readonly sent?: readonly SentChoice[] | undefined;
 }
 
@@ -175,7 +175,7 @@ export interface ReadRequest {
    * chat or of tokens.
    */
   readonly give: "count" | "tokens" | "pieces" | "text";
-  /** Of a text: without the tokens that the vocabulary adds. */
+  /** The text is tokenized without the tokens that the vocabulary adds. */
   readonly isBare?: boolean | undefined;
 }
 
@@ -341,7 +341,7 @@ export interface EngineOptions extends DeviceOptions {
   /** Prompt tokens processed per step while any request decodes. */
   readonly prefillBudgetTokens?: number | undefined;
   readonly decoding?: DecodingOptions | undefined;
-  /** Of the numbers in the KV cache; `f16` if absent. */
+  /** The type of the numbers in the KV cache; `f16` if absent. */
   readonly kvDtype?: KvDtype | undefined;
   /** A jinja template that replaces the one in the file. */
   readonly chatTemplate?: string | undefined;
@@ -358,7 +358,7 @@ export interface LlamaDeployment {
   readonly split?: GpuSplit | undefined;
   /** How its replicas are placed; `auto` if absent. */
   readonly placement?: ModelPlacement | undefined;
-  /** Of one worker's part, where several divide the model; never of a registered deployment. */
+  /** One worker's part, where several divide the model; never set for a registered deployment. */
   readonly stage?: ModelStage | undefined;
 }
 
@@ -387,13 +387,13 @@ export interface ReplicaStatus {
   readonly message: string;
   readonly load: EngineLoad;
   readonly info?: EngineInfo | undefined;
-  /** Of a failed one: the code, which decides whether it may recover by itself. */
+  /** The code of a failed one, which decides whether it may recover by itself. */
   readonly failureCode?: ErrorCode | undefined;
   /** Sequences of other masters' calls in the engine; absent if the worker does not count them. */
   readonly others?: number | undefined;
-  /** Of a model that workers divide: this one's part. */
+  /** This worker's part of a model that workers divide. */
   readonly stage?: ModelStage | undefined;
-  /** Of the last part: the nodes with other parts that it does not reach. */
+  /** The nodes with other parts that the last part does not reach. */
   readonly unreachable?: readonly UnreachablePeer[] | undefined;
 }
 
@@ -412,12 +412,12 @@ export interface EngineLoad {
   readonly generatedTokens: number;
   /** Tokens that were predicted and computed; absent where the engine does not say. */
   readonly draftTokens?: number | undefined;
-  /** Those of them that were sampled. */
+  /** The number of them that were sampled. */
   readonly acceptedTokens?: number | undefined;
   readonly residentBytes: number;
   /** Restarts of the engine's process after a crash. */
   readonly restarts: number;
-  /** Of a model that workers divide. */
+  /** The load of this part of a model that workers divide. */
   readonly stage?: StageLoad | undefined;
 }
 

@@ -3,7 +3,7 @@ import { check, type ValidationFault } from "./validation.ts";
 
 /** A longer schema is neither sent to masters nor read by them. */
 export const MAX_SCHEMA_BYTES = 16 * 1024;
-/** Of all schemas of one worker. */
+/** The most bytes of all schemas of one worker. */
 export const MAX_SCHEMAS_BYTES = 64 * 1024;
 
 /** Deeper schemas are not used. */

@@ -78,7 +78,7 @@ function withMinibatches(given: Given): Given {
   return rest;
 }
 
-/** Of the fields that decide what an alias means. */
+/** Defaults of the fields that decide what an alias means. */
 const DEFAULTS = { clip_coef: 0.2, num_envs: 4, num_steps: 128 };
 
 function refused(field: string, why: string): AppError {

@@ -10,13 +10,16 @@ const MAX_ROWS = 2 ** 24;
 /** Tokens or rows of one step of one worker. */
 const MAX_SAMPLES = 2 ** 24;
 /**
- * Of one run between two exchanges, which goes to the backend as a whole: 2 GiB of tokens with
+ * The largest run between two exchanges, which goes to the backend as a whole: 2 GiB of tokens with
  * their targets. Rows have as many numbers as the data has columns.
  */
 const MAX_RUN = { tokens: 2 ** 28, rows: 2 ** 24 };
 /** Parameters of a model: 8 GiB as float32, of which a task holds several copies. */
 const MAX_PARAMETERS = 2 ** 31;
-/** Of one tensor in a step, as a layer's attention or the logits: 8 GiB as float32. */
+/**
+ * The most elements of one tensor in a step, as a layer's attention or the logits: 8 GiB as
+ * float32.
+ */
 const MAX_TENSOR_ELEMENTS = 2 ** 31;
 
 type AddFault = (field: string, detail: string) => void;

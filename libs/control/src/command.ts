@@ -92,7 +92,7 @@ export type CatalogCommand =
       readonly type: "model.remove";
       readonly atMs: number;
       readonly id: string;
-      /** Of a model that only one project knows of. */
+      /** The project of a model that only one project knows of. */
       readonly project?: string | undefined;
       /** The id is registered again at once, so its removal is not remembered. */
       readonly isReplaced?: boolean | undefined;
@@ -147,7 +147,7 @@ interface Made {
   readonly document?: DocumentRecord | undefined;
   /** The job was submitted before, so nothing changed. */
   readonly wasThere?: true | undefined;
-  /** Of a plan: the starts that were refused, and why. */
+  /** The starts of a plan that were refused, and why. */
   readonly refused?: readonly RefusedStart[] | undefined;
   /** The project of what was removed, where it belonged to one. */
   readonly project?: string | undefined;

@@ -8,7 +8,7 @@ const KEPT_MS = 86_400_000;
 const MAX_REQUESTS = 50_000;
 /** Approximate memory of all answers; the oldest is evicted. */
 const MAX_ANSWERS_BYTES = 64 * 2 ** 20;
-/** Of one answer, in characters. */
+/** The longest answer that is kept, in characters. */
 const MAX_ANSWER_CHARS = 16_384;
 
 /** Identifies one request of one caller over all its retries, through any master. */

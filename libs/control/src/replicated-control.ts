@@ -59,7 +59,7 @@ export type LogCommand =
   | {
       readonly type: "control";
       readonly command: LoggedCommand;
-      /** Of versions before NO_SESSIONS_FROM. */
+      /** The session's request in versions before NO_SESSIONS_FROM. */
       readonly session?: SessionRequest | undefined;
       readonly idempotency?: IdempotentRequest | undefined;
       /** The call that asks for it; from RECORDS_EVENTS on. */
@@ -67,7 +67,7 @@ export type LogCommand =
       /** Keys of subjects that it is the first to name; from SEALS_SUBJECTS on. */
       readonly subjects?: readonly NewSubject[] | undefined;
     }
-  /** Of versions before NO_SESSIONS_FROM. */
+  /** The start of a session in versions before NO_SESSIONS_FROM. */
   | { readonly type: "session.open"; readonly atMs: number; readonly client: string }
   /** Stores a secret shared by all masters, unless the name exists. */
   | {

@@ -102,7 +102,7 @@ export interface JoinRecord {
   readonly role: "master" | "worker" | "parameter-server";
   /** The name it is for; absent in records of earlier versions, which are no longer valid. */
   readonly name?: string | undefined;
-  /** Of a master that has its certificate: only its membership is open. */
+  /** The master has its certificate: only its membership is open. */
   readonly enrolled?: boolean | undefined;
   readonly expiresAtMs: number;
 }
@@ -137,7 +137,7 @@ export interface ApiKeyRecord {
 /** The limits of a project or a model. */
 export interface LimitsRecord {
   readonly limits: Limits;
-  /** Of a model. */
+  /** The prices of a model. */
   readonly prices?: Prices | undefined;
 }
 

@@ -27,7 +27,7 @@ const INITIAL = memory.data<u32>([
 const STATE = memory.data(128, 16);
 /** The last 16 words of the message schedule, as vectors. */
 const SCHEDULE = memory.data(256, 16);
-/** Of each lane: the block that is next, the blocks that are left, and the number of its message. */
+/** Per lane: the block that is next, the blocks that are left, and the number of its message. */
 const NEXT = memory.data(16, 16);
 const LEFT = memory.data(16, 16);
 const MESSAGE = memory.data(16, 16);

@@ -23,7 +23,7 @@ export interface MachineOptions {
   readonly localSsdBytes?: number | undefined;
   readonly ioOperationsPerSec?: number | undefined;
   readonly networkMbps?: number | undefined;
-  /** Of jobs and models. */
+  /** The memory for jobs and models. */
   readonly memoryBytes?: number | undefined;
 }
 

@@ -18,7 +18,7 @@ import { nodeNameFor, ownCredentials } from "./own-credentials.ts";
 export interface NodeAgentOptions {
   readonly role: "worker" | "parameter-server";
   readonly flags: NodeFlags;
-  /** Of the program. */
+  /** The version of the program. */
   readonly version: string;
   readonly log: Log;
   readonly machine?: MachineOptions;

@@ -24,9 +24,9 @@ import { fragmentsOf, type ShardSetSpec } from "./shards/shard-spec.ts";
 
 export interface ParameterServerClientOptions {
   readonly spec: ShardSetSpec;
-  /** Of this worker, or of its node where the tasks of a node go together. */
+  /** The rank of this worker, or of its node where the tasks of a node go together. */
   readonly rank: number;
-  /** Of the task, where it has replaced another; 0 where absent. */
+  /** The incarnation of the task, where it has replaced another; 0 where absent. */
   readonly incarnation?: number | undefined;
   /** This task's credentials for the servers. */
   readonly credentials: CallerCredentials;
@@ -38,7 +38,7 @@ export interface ParameterServerClientOptions {
   readonly socketDirectory?: string | undefined;
   /** Ends every wait. */
   readonly signal: AbortSignal;
-  /** Of top-k: the share of the elements in a part; 0.01 by default. */
+  /** For top-k, the share of the elements in a part; 0.01 by default. */
   readonly topkFraction?: number | undefined;
   /** The paths that data may take; all by default. */
   readonly paths?: readonly DataPath[] | undefined;

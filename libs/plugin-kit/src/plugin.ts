@@ -31,7 +31,7 @@ export const CAPABILITIES = [
 
 export type Capability = (typeof CAPABILITIES)[number];
 
-/** Of a plugin that declares none. */
+/** The capabilities of a plugin that declares none. */
 export const TRAINING_CAPABILITIES: readonly Capability[] = ["algorithms", "environments"];
 
 /** The default export of a plugin's ES module. */

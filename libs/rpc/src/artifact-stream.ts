@@ -7,7 +7,7 @@ const SILENCE_MS = 30_000;
 
 /** A range of an artifact is verified by the digests of its pieces. */
 export const ARTIFACT_PIECE_BYTES = 2 ** 20;
-/** Of SHA-256. */
+/** The length of a SHA-256 hash. */
 export const PIECE_DIGEST_BYTES = 32;
 
 /** A node that serves the bytes of an artifact. */

@@ -25,9 +25,7 @@ export interface NodeCredentials {
   readonly tls?: TlsIdentity | undefined;
   /** Without TLS: the node's claimed identity, which the token does not prove. */
   readonly node?: NodeClaim | undefined;
-  /**
-   * Of a master: the id of its cluster. Nodes refuse calls of a cluster incarnation that has ended.
-   */
+  /** The id of a master's cluster. Nodes refuse calls of a cluster incarnation that has ended. */
   readonly cluster?: string | undefined;
 }
 
@@ -66,7 +64,7 @@ interface CallerChecks {
   /** The node that has proved possession of the token, by its connection's remote address. */
   readonly claimOf: (peer: string) => NodeClaim | undefined;
   readonly onRefused?: (() => void) | undefined;
-  /** Of a node: the cluster that it follows. */
+  /** The cluster that a node follows. */
   readonly followed?: Pick<FollowedCluster, "refusalOf"> | undefined;
   /** With a verifier, tasks of jobs may call the methods for jobs. */
   readonly tickets?: TicketVerifier | undefined;

@@ -33,10 +33,10 @@ interface BindOptions {
   readonly onRefused?: (() => void) | undefined;
   /** For methods that tasks of jobs may call. */
   readonly tickets?: TicketVerifier | undefined;
-  /** Of a node: the cluster that it follows. */
+  /** The cluster that a node follows. */
   readonly followed?: FollowedCluster | undefined;
   readonly isRevoked?: IsRevoked | undefined;
-  /** Of a server that is no node: its own key, which callers know by the certificate. */
+  /** The own key of a server that is no node; callers know it by the certificate. */
   readonly key?: { readonly certificate: string; readonly privateKey: string } | undefined;
 }
 

@@ -102,7 +102,7 @@ export interface NeededOffer {
 
 /** Cluster-wide resources that a gang requests. */
 export interface SharedRequest {
-  /** Of the shared storage, in MB (10^6 bytes). */
+  /** The size of the shared storage, in MB (10^6 bytes). */
   readonly storageMb: number;
   /** Shards, each on any parameter server. */
   readonly shards: number;
@@ -112,7 +112,7 @@ export interface SharedRequest {
 
 /** Amounts of cluster-wide resources: the total, what is free, or what a gang holds. */
 export interface SharedAmounts {
-  /** Of the shared storage, in MB (10^6 bytes). */
+  /** The size of the shared storage, in MB (10^6 bytes). */
   readonly storageMb: number;
   /** Places for shards, by the parameter server's id, in the order of the ids. */
   readonly places: ReadonlyMap<string, number>;
@@ -174,7 +174,7 @@ export interface TaskPlacement {
 }
 
 export interface RunningJob extends JobTraits {
-  /** Of the job, or unique to the replica. */
+  /** The job's ID, or one unique to the replica. */
   readonly id: string;
   /** The cluster-wide resources that the gang holds; absent for none. */
   readonly shared?: SharedAmounts | undefined;

@@ -231,9 +231,9 @@ class SearchedOrder {
   state: ListState;
   readonly #stack: { event: Event; before: ListState }[] = [];
   readonly #tried = new Set<string>();
-  /** Of the calls that returned, by index: whether they are in the order. */
+  /** Whether each call that returned is in the order, by index. */
   readonly #done: boolean[] = [];
-  /** Of the lost ones, by kind: how many are in the order. */
+  /** How many of the lost calls are in the order, by kind. */
   readonly #lost: number[] = [];
   #highest = -1;
   #lowest = 0;

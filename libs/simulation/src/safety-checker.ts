@@ -17,7 +17,7 @@ export class CheckedMember {
   shadow = new DurableShadow();
   /** The log of its running process, durable or not. */
   view = new ShadowLog();
-  /** Of the running process. */
+  /** The commit index of the running process. */
   commit = 0;
   /** The highest index passed to the state machine. */
   applied = 0;

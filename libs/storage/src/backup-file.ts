@@ -16,7 +16,7 @@ export interface BackupContent {
   readonly file: Uint8Array | undefined;
 }
 
-/** Of one file: the largest content, encrypted. */
+/** The largest file: the largest content, encrypted. */
 const MAX_FILE_BYTES = 65 * 2 ** 20;
 
 interface ContentHead {

@@ -21,7 +21,7 @@ import {
 } from "./wal-record.ts";
 import { type WalOptions, WriteAheadLog } from "./write-ahead-log.ts";
 
-/** Of format v1, whose golden files must stay readable. */
+/** The header's length in format v1, whose golden files must stay readable. */
 const WAL_HEADER_BYTES = 32;
 const OWNER = { cluster: "c1", node: "n1" };
 let directory: string;

@@ -55,7 +55,7 @@ export interface RoundReport {
   readonly step: number;
   readonly loss: number;
   readonly reward?: number | undefined;
-  /** Of all workers, since the last report; absent where the data is not text. */
+  /** The tokens of all workers since the last report; absent where the data is not text. */
   readonly tokens?: number | undefined;
   /** The job has reached its goal before its steps have ended. */
   readonly reached?: boolean | undefined;

@@ -28,7 +28,7 @@ export class WorkerMachine implements TaskMachine, NodeMachine {
   readonly #world: ClusterWorld;
   readonly #dice: Dice;
   readonly #checker: Checker;
-  /** Of the machine's clock: when the guard kills all tasks; undefined while nothing is guarded. */
+  /** When the guard kills all tasks, by the machine's clock; undefined while nothing is guarded. */
   #guardedUntilMs: number | undefined;
   #guards = 0;
   #isEnding = false;

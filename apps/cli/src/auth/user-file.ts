@@ -6,7 +6,7 @@ const MAX_FILE_BYTES = 1_048_576;
 
 interface UserFile<Kept> {
   readonly file: string;
-  /** Of a file that is not there. */
+  /** The content of a file that does not exist. */
   readonly empty: Kept;
   /** What the file's JSON says; throws where it is damaged. */
   readonly read: (json: unknown) => Kept;

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
 
-/** Of this process's environment; the last two make starts cheap. */
+/** The variables taken from this process's environment; the last two make starts cheap. */
 const INHERITED = ["PATH", "HOME", "NODE_COMPILE_CACHE", "HEDDLE_WAL_SEGMENT_MIB"] as const;
 
 /** A process under test: its output so far, and its end. */

@@ -14,7 +14,7 @@ export interface TopReading {
   readonly at: string;
   readonly metrics: ClusterMetricsReply;
   readonly workers: readonly Worker[];
-  /** Those that have not ended, the newest first. */
+  /** The jobs that have not ended, the newest first. */
   readonly jobs: readonly JobSummary[];
   /** More such jobs exist than are read. */
   readonly more_jobs: boolean;

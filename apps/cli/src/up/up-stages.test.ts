@@ -19,7 +19,10 @@ const IS_ASKED = process.env["HEDDLE_LARGE_MODEL"] === "1";
 if (!IS_ASKED) console.log("skipped: a model of 1.8 GiB is divided with HEDDLE_LARGE_MODEL=1");
 
 const MODEL = "large";
-/** Of each worker; a stage's process takes 109 of it beside weights and cache, the last one's 177. */
+/**
+ * MiB of each worker; a stage's process takes 109 of them beside weights and cache, the last one's
+ * 177.
+ */
 const WORKER_MIB = 620;
 /** Blocks of 15 MiB, so that four workers hold them and the model has three times what one has. */
 const SIZES = {

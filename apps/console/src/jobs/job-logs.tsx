@@ -13,7 +13,7 @@ import { LogBuffer, linesWith } from "./log-buffer.ts";
 import { LogView } from "./log-view.tsx";
 
 const text = STRINGS.logs;
-/** Of each log, at first. */
+/** The lines of each log that are loaded at first. */
 const TAIL_LINES = 5_000;
 const POLL_MS = 1_000;
 /** Lines of a long log are shaped while it is read, not all at its end. */

@@ -7,7 +7,7 @@ export interface ShownLine {
   readonly number: number;
   readonly rank: number;
   readonly isError: boolean;
-  /** Of dropped output; then there is no text. */
+  /** The bytes of dropped output; then there is no text. */
   readonly gapBytes?: number;
   readonly text: string;
 }

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../../test/browser.ts";
 
 const SECRET = "console-secret-of-the-test";
-/** Of a token: pages renew theirs meanwhile. */
+/** The life of a token: pages renew theirs meanwhile. */
 const TOKEN_SECONDS = 20;
 
 describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIUM}`, () => {

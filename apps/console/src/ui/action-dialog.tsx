@@ -5,7 +5,7 @@ import { ErrorNote } from "./error-note.tsx";
 type ButtonLook = "primary" | "danger" | undefined;
 
 interface ActionDialogOptions {
-  /** Of the button that opens it. */
+  /** The label of the button that opens it. */
   readonly label: string;
   readonly look: ButtonLook;
   readonly title: string;

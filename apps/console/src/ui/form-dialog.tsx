@@ -3,7 +3,7 @@ import { STRINGS } from "../strings.ts";
 import { ActionDialog } from "./action-dialog.tsx";
 
 interface FormDialogOptions {
-  /** Of the button that opens it. */
+  /** The label of the button that opens it. */
   readonly label: string;
   readonly title: string;
   readonly submit: string;

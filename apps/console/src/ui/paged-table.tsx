@@ -4,7 +4,7 @@ import { STRINGS } from "../strings.ts";
 import { PlainTable, type PlainTableOptions, type PlainTableRow, Waiting } from "./parts.tsx";
 
 interface PagedTableOptions<Item> extends Omit<PlainTableOptions, "rows"> {
-  /** Of the query: what changes the list invalidates it. */
+  /** The name of the query: what changes the list invalidates it. */
   readonly query: string;
   readonly list: (signal: AbortSignal) => Pages<Item>;
   readonly rowOf: (item: Item) => PlainTableRow;

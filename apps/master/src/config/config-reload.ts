@@ -34,7 +34,7 @@ export class ConfigReload {
   readonly #sources: Sources;
   readonly #logger: Logger;
   readonly #queue = new SerialQueue();
-  /** Those that the master runs with. */
+  /** The settings that the master runs with. */
   #used: MasterSettings;
 
   private constructor(

@@ -21,7 +21,7 @@ type Rbac = NonNullable<AuthSettings["rbac"]>;
 
 /** How often the file is looked at. Events of file systems miss what Kubernetes or NFS replace. */
 const POLL_MS = 1_000;
-/** Of those that are reported. */
+/** The most faults that are reported. */
 const MAX_FAULTS = 8;
 
 /**

@@ -20,7 +20,7 @@ export interface OpenControlPlane {
   readonly credentials: NodeCredentials;
   /** With which this master encrypts what it writes to its disk; none leaves it in clear. */
   readonly keys?: SecretKeys | undefined;
-  /** Of the authority that signs the nodes' certificates; undefined without TLS. */
+  /** The hash of the authority that signs the nodes' certificates; undefined without TLS. */
   readonly authorityHash: string | undefined;
 }
 

@@ -14,9 +14,9 @@ const BASE_BYTES = 96 * MEBIBYTE;
 const HEAP_PER_BYTE = 1.5;
 /** While a snapshot of the leader's takes its place, there are two. */
 const STATES = 2;
-/** Of this machine's memory, the most for the heap: the log and its buffers lie beside it. */
+/** The most of this machine's memory for the heap: the log and its buffers lie beside it. */
 const HEAP_SHARE = 0.75;
-/** Of this machine's memory, the most for the log, all of which is read at a start. */
+/** The most of this machine's memory for the log, all of which is read at a start. */
 const LOG_SHARE = 0.5;
 
 /** Bytes of the old generation, where the state is. */

@@ -17,7 +17,10 @@ const CHUNK_BYTES = 256 * 1024;
 /** For one content to or from one master, with what its bytes take on a slow disk or network. */
 const DEADLINE_MS = 10_000;
 const BYTES_PER_MS = 4_096;
-/** Of contents under way when `missing` is asked: two steps of the upkeep, which fetches them. */
+/**
+ * How long contents may be under way when `missing` is asked: two steps of the upkeep, which
+ * fetches them.
+ */
 const ARRIVAL_MS = 5_000;
 const ARRIVAL_STEP_MS = 50;
 /** Contents that this master sends and receives at a time; beyond them calls are refused. */

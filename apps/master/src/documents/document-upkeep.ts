@@ -24,7 +24,7 @@ const CONTENT_COST_BYTES = 64 * 1024;
 /** Between two runs that verify all contents. */
 const VERIFY_PAUSE_MS = 24 * 3_600_000;
 
-/** Of a run that verified all; operators who replace a secrets key wait for it. */
+/** The log message of a run that verified all; operators who replace a secrets key wait for it. */
 const VERIFIED = "this master's documents are intact, and none is from before its secrets key";
 
 interface DocumentUpkeepOptions {
@@ -45,7 +45,7 @@ export class DocumentUpkeep {
   readonly #now: () => number;
   readonly #stop = new AbortController();
   readonly #unsubscribe: () => void;
-  /** Of the records that were put since the last step. */
+  /** Digests of the contents whose records were put since the last step. */
   readonly #put = new Set<string>();
   #scanAtMs = 0;
   #missing: ReadonlyMap<string, MissingContent> = new Map();

@@ -10,8 +10,8 @@ const MAX_JSON_DEPTH = 64;
  */
 const MAX_JSON_ITEMS = 65_536;
 /**
- * Of one object, and of one array of anything but numbers: where each is wrong, a schema makes a fault of
- * each before its own bound refuses them all.
+ * The most entries of one object, and of one array of anything but numbers. Where each is wrong, a schema
+ * makes a fault of each before its own bound refuses them all.
  */
 const MAX_OBJECT_FIELDS = 8_192;
 const MAX_ARRAY_ITEMS = 16_384;
@@ -77,7 +77,7 @@ const BYTE_ORDER_MARK = Buffer.from("\uFEFF");
 const QUOTE = 0x22;
 const OBJECT = 0x7b;
 const ARRAY = 0x5b;
-/** Of a number, as in 1e9. */
+/** The exponent's letter in a number, as in 1e9. */
 const EXPONENT = 0x65;
 const BACKSLASH = 0x5c;
 

@@ -20,7 +20,7 @@ const list = <T>(length: number, item: T) => Array<T>(length).fill(item);
 const map = (length: number, value: unknown) =>
   Object.fromEntries(list(length, value).map((each, at) => [`f${at}`, each]));
 
-/** Of a field: values of every form that are wrong almost everywhere. */
+/** Values of every form that are wrong for almost every field. */
 const WORST: readonly (readonly [form: string, json: string])[] = Object.entries({
   "a map of numbers": map(FIELDS, 0),
   "a map of maps": map(FIELDS, {}),

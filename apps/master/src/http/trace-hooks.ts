@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { clientAddress } from "./connections/client-address.ts";
 import { shownPath } from "./error-reply.ts";
 
-/** Of probes and scrapes, which would be most spans of an idle cluster. */
+/** The paths of probes and scrapes, which would be most spans of an idle cluster. */
 const UNTRACED = /^\/(livez|readyz|healthz|metrics)\b/;
 
 const spans = new WeakMap<FastifyRequest, OpenSpan>();

@@ -52,7 +52,7 @@ export class AdmittedCall {
   #firstTokenMs: number | undefined;
   #lastTokenAtMs = 0;
   readonly #tallies: PartTally[] = [];
-  /** Of a call that is one part. */
+  /** The only part of a call that is not divided. */
   #whole: CallPart | undefined;
   /** The tokens already counted in the metrics. */
   #counted: CallTokens = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };

@@ -1,7 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 
-/** Of one kind, on this master. */
+/** The most runs of one kind on this master. */
 const MAX_RUNNING = 1_024;
 
 /** A call that runs on without its client. */

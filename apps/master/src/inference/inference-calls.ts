@@ -95,7 +95,7 @@ interface Wanted {
 /** The output that a call asks for. */
 interface AskedOutput {
   readonly model: ModelRecord;
-  /** Of each choice; undefined if it asks for no number. */
+  /** The most tokens of each choice; undefined if the request sets none. */
   readonly asked: number | undefined;
   readonly promptTokens: number;
   readonly choices: number;

@@ -41,7 +41,7 @@ export interface NodeView {
   readonly limits?: readonly ResourceLimitView[] | undefined;
   /** The resident memory of a parameter server's process. */
   readonly residentBytes?: number | undefined;
-  /** Of a parameter server: what it has refused since its process started. */
+  /** What a parameter server has refused since its process started. */
   readonly refusals?: ParameterServerRefusals | undefined;
   /** What it offers to jobs; absent on nodes that run none. */
   readonly offer?: NodeJobOffer | undefined;

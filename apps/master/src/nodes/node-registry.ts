@@ -70,7 +70,10 @@ export class NodeRegistry implements NodeDirectory {
   /** Initially the start of this master: before that no worker could attach. */
   #workerLeftAtMs: number;
   #closed: AppError | undefined;
-  /** Of all nodes: a node that attaches again continues from here, above its earlier count. */
+  /**
+   * Heartbeats of all nodes: a node that attaches again continues from here, above its earlier
+   * count.
+   */
   #heartbeats = 0;
   workersLost = 0;
 

@@ -4,7 +4,7 @@ import type { Job } from "@heddle/contracts/api/job-replies";
 import type { V1Pod, V1PodSpec, V1ResourceRequirements } from "@kubernetes/client-node";
 
 const BYTES_PER_GB = 1e9;
-/** Of a job's name in a Pod's annotation. */
+/** The longest job name in a Pod's annotation. */
 const MAX_NAME = 128;
 
 /** What the file of --pending-pods holds. */

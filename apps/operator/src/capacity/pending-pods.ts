@@ -17,9 +17,12 @@ const POLL_BACKOFF = { baseMs: POLL_MS, maxMs: 60_000 };
 const MAX_JOBS = 1_000;
 const MAX_ASKED = 128;
 const MAX_GANGS = 32;
-/** Of all gangs together; a gang has all of its Pods or none. */
+/** The most Pods of all gangs together; a gang has all of its Pods or none. */
 const MAX_PODS = 256;
-/** Of accepted ones, those that no present node can run: the setting unsatisfiable_wait. */
+/**
+ * States of waiting jobs. An accepted job cannot run on any present node: the setting
+ * unsatisfiable_wait.
+ */
 const WAITING = ["pending", "accepted"] as const;
 /** Blockers that another node would take away. */
 const OF_SPACE: ReadonlySet<string> = new Set([

@@ -9,7 +9,7 @@ import type {
 
 export interface TrainingJobStatus extends ResourceStatus {
   readonly jobId?: string | undefined;
-  /** Of the spec that was submitted. */
+  /** The digest of the spec that was submitted. */
   readonly specDigest?: string | undefined;
   readonly suspended?: boolean | undefined;
   readonly completionTime?: string | null | undefined;

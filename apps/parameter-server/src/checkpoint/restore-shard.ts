@@ -89,7 +89,7 @@ interface PieceTarget {
   readonly slab: ShardSlab;
   readonly moves: readonly Move[];
   readonly piece: number;
-  /** Of the old slab. */
+  /** The elements of the old slab. */
   readonly elements: number;
 }
 

@@ -14,7 +14,7 @@ import { type Optimizer, optimizerSlots } from "@heddle/training/optimizers/opti
 
 /** The parameters of a slab's layout. */
 export interface SlabPlan {
-  /** Of each tensor; a multiple of 256. */
+  /** The elements of each tensor; a multiple of 256. */
   readonly elements: number;
   readonly optimizer: Optimizer;
   readonly pullCompression: PullCompression;
@@ -52,7 +52,7 @@ const MAX_BYTES = 2 ** 32 - 65_536;
  */
 export class ShardSlab {
   readonly memory: KernelMemory;
-  /** Of each tensor; a multiple of 256. */
+  /** The elements of each tensor; a multiple of 256. */
   readonly elements: number;
   /** The content of a checkpoint in order: parameters first, then the optimizer's slots. */
   readonly kept: readonly string[];

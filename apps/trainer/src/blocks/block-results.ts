@@ -10,7 +10,7 @@ import type { BlockCheckpoint, BlockCheckpoints } from "./block-checkpoints.ts";
 /** Lines of progress are no closer, except those of checkpoints. */
 const LINE_MS = 10;
 const MAX_STATE_BYTES = 16 * 2 ** 20;
-/** Of all outputs that are yielded, which are part of each checkpoint. */
+/** The most bytes of all outputs that are yielded, which are part of each checkpoint. */
 const MAX_OUTPUT_BYTES = 64 * 2 ** 20;
 
 type Line = Readonly<Record<string, unknown>>;

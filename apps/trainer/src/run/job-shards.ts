@@ -33,7 +33,7 @@ const BACKOFF = { baseMs: 20, maxMs: 1_000 };
 
 /** A task's place on its node, and the node's among the job's. */
 export interface NodePlace {
-  /** Of all nodes, in the order of their first ranks. */
+  /** The node's index among all nodes, in the order of their first ranks. */
   readonly node: number;
   readonly nodes: number;
   readonly member: number;

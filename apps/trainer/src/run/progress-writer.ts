@@ -11,11 +11,11 @@ export interface ProgressFacts {
   readonly progressFile: string;
   /** The file of each round's metrics, of rank 0. */
   readonly metricsFile: string | undefined;
-  /** Of the whole job, if it does not end early. */
+  /** The steps of the whole job, if it does not end early. */
   readonly totalSteps: number;
   readonly backend: string;
   readonly device: string;
-  /** Of the node; undefined where another task of the node reports it. */
+  /** The node's traffic; undefined where another task of the node reports it. */
   traffic(): ParameterTraffic | undefined;
 }
 

@@ -12,7 +12,7 @@ export const SLURM_FLAGS = {
 
 const PARTITION = /^[\w.-]{1,64}$/;
 const OPTION = /^--([a-z][a-z-]{1,40})(=\S{1,256})?$/;
-/** Those that the worker itself gives, or that would change whose the job is or how it ends. */
+/** Options that the worker itself sets, or that would change the job's owner or how it ends. */
 const OWN =
   /^(parsable|quiet|requeue|no-requeue|export|export-file|nodes|ntasks|job-name|chdir|input|output|error|open-mode|cpus-per-task|mem|mem-per-cpu|gres|gpus.*|partition|time|wait|wrap|array|uid|gid|signal|hold|dependency|test-only)$/;
 const MAX_OPTIONS = 32;

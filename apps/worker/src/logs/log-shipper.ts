@@ -29,7 +29,7 @@ export type ReadableLog = Pick<TaskLog, "end" | "complete" | "read">;
 /** One stream of one task. */
 export interface ShippedLog {
   readonly id: TaskId__Output;
-  /** Of the task's lease. */
+  /** The grant of the task's lease. */
   readonly grant: string;
   readonly stream: string;
   readonly log: ReadableLog;
@@ -49,7 +49,7 @@ export interface LogTarget {
 
 /** The logs to ship, and what is known of them at each master. */
 export interface LogBook {
-  /** Of a fenced task, what it wrote under its lease. */
+  /** All logs to ship; for a fenced task, what it wrote under its lease. */
   logs(): readonly ShippedLog[];
   /** The master has the stream up to there on disk, or refuses the rest. */
   onDurable(master: string, id: TaskId__Output, stream: string, end: number): void;

@@ -26,7 +26,7 @@ const FULL_DISK_MARK =
 export class TaskStreams {
   readonly logs: Readonly<Record<StreamName, TaskLog>>;
   /**
-   * Of each stream: the bytes that are kept here, and that may wait for the masters before the task
+   * The bytes of each stream that are kept here, and that may wait for the masters before the task
    * is held.
    */
   readonly maxBytes: number;

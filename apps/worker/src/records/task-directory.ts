@@ -25,7 +25,7 @@ const REMOVED_PREFIX = ".over-";
  * link below the root.
  */
 export class TaskDirectory {
-  /** Of all tasks. */
+  /** The directory of all tasks. */
   readonly root: string;
   readonly path: string;
   /** Relative to the root. */

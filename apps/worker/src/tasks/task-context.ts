@@ -10,7 +10,7 @@ import type { TaskNode } from "./task-node.ts";
 export interface TaskContext {
   readonly node: TaskNode;
   readonly executor: Executor;
-  /** Of all tasks of the worker: each launch starts several processes. */
+  /** The queue for launches of all tasks of the worker: each launch starts several processes. */
   readonly launches: LimitedQueue;
   /** Without it no result counts. */
   readonly lease: Pick<LeaseKeeper, "isLive">;

@@ -19,7 +19,7 @@ export interface TaskNode {
   readonly name: string;
   /** Its address for the other nodes. */
   readonly host: string;
-  /** Of the worker's program; for the lineage of artifacts. */
+  /** The version of the worker's program; for the lineage of artifacts. */
   readonly version: string;
   readonly credentials: NodeCredentials;
   readonly log: Log;

@@ -54,7 +54,7 @@ export const TASK_PLACES = Symbol("TaskPlaces");
 export interface TaskPlaces {
   /** The root of the tasks' directories. */
   readonly root: string;
-  /** Of each stream of a task. */
+  /** The most bytes of each stream of a task. */
   readonly maxLogBytes: number;
   /** Checkpoints by job; workers with the same file system share them. */
   readonly checkpointRoot: string;

@@ -12,9 +12,9 @@ export interface OwnSpendOptions {
 
 interface Spend {
   period: string;
-  /** Of ended calls. */
+  /** The spend of ended calls. */
   settled: number;
-  /** Of running calls. */
+  /** The spend that is reserved for running calls. */
   reserved: number;
   running: number;
 }

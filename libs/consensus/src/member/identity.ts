@@ -33,7 +33,7 @@ export interface Identity {
 /** A group's first member makes the first content itself; a later one gets it from the others. */
 export interface Beginning {
   readonly kind: "first" | "joining";
-  /** Of a first member: the group's first members. Else whom the group consisted of. */
+  /** The group's first members, for one of them; else the members that the group had. */
   readonly members: readonly Member[];
 }
 

@@ -5,7 +5,7 @@ import type { Step } from "./agreement.ts";
 
 interface KeyAgreementParts {
   readonly keys: SecretKeys;
-  /** Of the state. */
+  /** The fields of the replicated state. */
   readonly control: { readonly version: number; readonly secretsKey: string | undefined };
   /** From this cluster version on the log can be encrypted. */
   readonly sinceVersion: number;

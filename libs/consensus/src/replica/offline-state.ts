@@ -20,7 +20,7 @@ export interface OfflineState {
   readonly isEmpty: boolean;
 }
 
-/** Of the log at a time, so that a long one needs no more memory than it has already. */
+/** The bytes of the log that are read at a time: a long log needs no more memory. */
 const BATCH_BYTES = 1024 * 1024;
 
 /**

@@ -41,7 +41,7 @@ export interface MemberStatus {
 
 /** What the replica knows beside Raft. */
 interface StatusContext extends Pick<RaftReplicaStatus, "applied" | "snapshotIndex" | "isBehind"> {
-  /** Of the last entry that was applied. */
+  /** The term of the last entry that was applied. */
   readonly appliedTerm: number;
   readonly isMemberBehind: (id: number, match: number) => boolean;
 }

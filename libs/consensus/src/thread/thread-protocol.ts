@@ -16,7 +16,7 @@ import type { ThreadCounts } from "./thread-counts.ts";
 /** What the thread is started with. */
 export interface RaftThreadOptions {
   readonly identity: FullIdentity;
-  /** Of the log and the snapshots. */
+  /** The directory of the log and the snapshots. */
   readonly directory: string;
   /** Under TLS a `certificate` message replaces what this master shows. */
   readonly credentials: PlainCredentials;

@@ -6,7 +6,7 @@ import { FRAME_KINDS, type Frame, frameOf } from "./frames.ts";
 
 /** Who speaks on a connection, to whom, and what for; JSON on the wire. */
 export interface Hello {
-  /** Of the frames and messages; another one is refused. */
+  /** The format of the frames and messages; another one is refused. */
   readonly format: 1;
   readonly cluster: string;
   readonly from: number;

@@ -21,7 +21,7 @@ const SERVER_NAME = "heddle.node";
 export interface PeerSocket {
   readonly socket: Socket;
   readonly name: string;
-  /** Of a connection without TLS: what the other side must sign to speak for a member. */
+  /** What the other side must sign to speak for a member, on a connection without TLS. */
   readonly session?: string | undefined;
   /** How long what it has shown holds. */
   readonly validMs: number;

@@ -423,7 +423,7 @@ const pullProgressSchema = z
 
 export type ModelPullProgress = DataOf<typeof pullProgressSchema>;
 
-/** Those of OpenAI's contract have its operation ids. */
+/** The operations of OpenAI's contract have its operation ids. */
 export const modelOperations = {
   list: {
     operationId: "listModels",

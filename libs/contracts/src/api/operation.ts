@@ -13,7 +13,9 @@ export interface ApiOperation {
   readonly path: string;
   /** A permission, `authenticated` for any valid key, or `public`. */
   readonly permission: Permission | "authenticated" | "public";
-  /** Of a public operation: a key or token that comes with a call is checked, and decides what is shown. */
+  /**
+   * A public operation checks a key or token that comes with a call, and shows what that permits.
+   */
   readonly readsCaller?: boolean;
   /** One sentence. */
   readonly summary: string;

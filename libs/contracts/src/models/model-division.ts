@@ -33,7 +33,7 @@ export interface ModelStage {
   readonly to: number;
   /** The node with the last stage, which takes the requests and drives the others. */
   readonly driver: string;
-  /** Those before the last, in order; empty for all but the last. */
+  /** The stages before the last, in order; empty for all but the last. */
   readonly peers: readonly StagePeer[];
   /** Planned, of the worker. */
   readonly memoryBytes: number;
@@ -70,7 +70,7 @@ export interface StageLoad {
   readonly busyMs: number;
   /** Without a frame, between two that followed each other soon. */
   readonly idleMs: number;
-  /** Of the last stage: ways of a frame between workers, and their time beside all computing. */
+  /** For the last stage: ways of a frame between workers, and their time beside all computing. */
   readonly hops: number;
   readonly hopMicros: number;
 }

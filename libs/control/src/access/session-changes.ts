@@ -6,7 +6,7 @@ const MAX_ENDED = 50_000;
 const MAX_NAMES = 4;
 const MAX_LIFE_MS = 2 * 86_400_000;
 const MAX_KEPT = 10_000;
-/** Of two tokens in JSON, encrypted. */
+/** The longest encrypted form of two tokens in JSON. */
 const MAX_SEALED = 24_576;
 const MAX_CLAIM_MS = 60_000;
 

@@ -21,7 +21,7 @@ type Rules = {
   readonly [T in keyof Commands]?: (command: Commands[T], state: ControlState) => ChangeEvent;
 };
 
-/** Of lists in events. */
+/** The most items of a list in an event. */
 const MAX_ITEMS = 32;
 
 /** Commands with an event of their own; what others change shows in the states of jobs and nodes. */

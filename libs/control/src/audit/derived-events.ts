@@ -9,7 +9,7 @@ import type { EventSeals } from "./subject-keys.ts";
 
 /** What followed from a log entry. Its place in the entry and in the log make its id. */
 export interface DerivedEvent {
-  /** Of the cluster, or of a client. */
+  /** A type of the cluster's events, or of a client's. */
   readonly type: EventType | ClientEvent["type"];
   readonly subject: string;
   /** Who may see it beside administrators of the cluster: the project's. */

@@ -83,7 +83,7 @@ type RecordCommand =
       readonly event: ClientEvent;
       /** Names `source` and `id` in the project: 64 hexadecimal digits. */
       readonly name: string;
-      /** Of what the client sent; another event of that name is refused. */
+      /** The fingerprint of what the client sent; another event of that name is refused. */
       readonly fingerprint: string;
       /** The stream's revision must be that; -1 for one without events. */
       readonly expected: "any" | "none" | "exists" | number;
@@ -116,7 +116,7 @@ export interface RemoveEventsCommand {
 export interface EventsSentCommand {
   readonly type: "events.sent";
   readonly atMs: number;
-  /** Of its name: 16 hexadecimal digits. */
+  /** A digest of its name: 16 hexadecimal digits. */
   readonly sink: string;
   readonly next: number;
 }

@@ -6,7 +6,7 @@ import type { AuditContext, ClientEvent, ShredCommand } from "./records.ts";
 /** Subjects with a key of their own; those beyond share one, which is never removed. */
 const MAX_SUBJECTS = 50_000;
 const SHARED = "";
-/** Of a subject whose key was removed while its event was made: nothing personal is kept. */
+/** The key of a subject that was erased while its event was made: nothing personal is kept. */
 const WITHHELD: SubjectKey = { id: "none", key: undefined };
 
 /** What the personal data of a subject are encrypted with. */
@@ -25,9 +25,9 @@ export interface NewSubject {
 
 /** The keys of the subjects of an event. */
 export interface EventSeals {
-  /** Of who made the call. */
+  /** The key of the subject that made the call. */
   readonly caller?: SubjectKey | undefined;
-  /** Of whom a client's event is about. */
+  /** The key of the subject that a client's event is about. */
   readonly actor?: SubjectKey | undefined;
 }
 

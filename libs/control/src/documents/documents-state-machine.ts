@@ -20,7 +20,7 @@ type DocumentsState = Pick<
   "documents" | "settings" | "keys" | "projects" | "cluster"
 >;
 
-/** Of keys that name none. */
+/** The project of keys that name none. */
 const DEFAULT_PROJECT = "default";
 /** Documents that one `documents.expire` removes at most. */
 const MAX_EXPIRED = 1_000;

@@ -26,7 +26,7 @@ export interface DocumentRecord extends NewDocument {
   readonly digest: string;
   /** The digests of further contents that belong to it; absent for none. */
   readonly parts?: readonly string[] | undefined;
-  /** Of the content and all parts. */
+  /** The bytes of the content and all parts. */
   readonly bytes: number;
   readonly createdAtMs: number;
   /** The version of its first put, which orders lists. */

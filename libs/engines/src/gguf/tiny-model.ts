@@ -21,7 +21,7 @@ export const SHAPE: Omit<LlamaShape, "contextTokens"> = {
 interface TinyShape {
   readonly contextTokens?: number;
   readonly blocks?: number;
-  /** Of attention, with one for keys and values. */
+  /** The heads of attention, with one for keys and values. */
   readonly heads?: number;
 }
 

@@ -15,7 +15,7 @@ const CLOCK = "T(?:\\d{1,9}H(?:\\d{1,9}M(?:\\d{1,9}S)?)?|\\d{1,9}M(?:\\d{1,9}S)?
 const ATOM = "[a-zA-Z0-9!#$%&'*+/=?^_`{}|~-]{1,32}";
 const URI_CHAR = "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|%[0-9a-fA-F]{2})";
 
-/** Of each supported format, the texts as a regular expression; some are a part of what RFCs allow. */
+/** Each supported format, the texts as a regular expression; some are a part of what RFCs allow. */
 export const FORMATS: ReadonlyMap<string, string> = new Map([
   ["date", DATE],
   ["time", TIME],

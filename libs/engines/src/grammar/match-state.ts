@@ -4,7 +4,7 @@ import { type Dfa, type GrammarNode, type GrammarProgram, smallest } from "./pro
 export interface GrammarFrame {
   readonly id: number;
   readonly node: number;
-  /** Of a text: the automaton's state. Of a sequence or a repetition: the parts that are done. */
+  /** The automaton's state for a text; for a sequence or a repetition, the parts that are done. */
   readonly at: number;
   /** Undefined at the end of the text. */
   readonly next: GrammarFrame | undefined;
@@ -30,7 +30,7 @@ export class MatchState {
 /** The fewest bytes to the end of texts of one grammar. */
 export class ShortestEnd {
   readonly #program: GrammarProgram;
-  /** Of the whole texts of each node. */
+  /** The fewest bytes of the whole texts of each node. */
   readonly #ofNodes: readonly number[];
   /** From each state. */
   readonly #ofDfas = new Map<Dfa, readonly number[]>();

@@ -14,13 +14,13 @@ const MAX_MASK_WORK = 100_000;
 
 /** Estimated memory of the states that are kept for all grammars of a thread. */
 const MAX_CACHED_BYTES = 64 * 1024 * 1024;
-/** Of a state with its transitions, and of a frame. */
+/** Estimated memory of a state with its transitions, and of a frame. */
 const STATE_BYTES = 3 * 1024;
 const FRAME_BYTES = 256;
 
 /** The memory that the grammars of one thread share; when it is full, what is kept of all is dropped. */
 export class MatchCache {
-  /** Those that keep something. */
+  /** The grammars that keep cached states. */
   readonly #grammars = new Set<GrammarMatcher>();
   #bytes = 0;
 

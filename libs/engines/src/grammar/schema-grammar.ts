@@ -58,7 +58,7 @@ export class SchemaGrammar {
   readonly #reader: SchemaReader;
   /** The nodes of schemas that others refer to, by their pointers. */
   readonly #referred = new Map<string, number>();
-  /** Those of several schemas at once, by the ids of these. */
+  /** The nodes of several schemas at once, by the ids of these. */
   readonly #mergedNodes = new Map<string, number>();
   readonly #ids = new Map<unknown, number>();
   /** Where in the document nodes come from. */

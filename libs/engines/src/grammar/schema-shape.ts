@@ -19,7 +19,7 @@ export interface SchemaShape {
   readonly values: readonly unknown[] | undefined;
   /** Values that it is not. */
   readonly excluded: readonly Located[];
-  /** Of numbers: none is whole. */
+  /** The numbers are fractional: none is whole. */
   readonly isFractional: boolean;
   readonly minimum: number | undefined;
   readonly exclusiveMinimum: number | undefined;
@@ -41,7 +41,7 @@ export interface SchemaShape {
   readonly minProperties: number;
   readonly maxProperties: number;
   readonly prefix: readonly (readonly Located[])[];
-  /** Of the elements behind the prefix. */
+  /** The schemas of the elements behind the prefix. */
   readonly items: readonly Located[];
   readonly minItems: number;
   readonly maxItems: number;

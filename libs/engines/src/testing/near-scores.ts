@@ -2,7 +2,7 @@ import type { TokenLogprob } from "@heddle/contracts/engine";
 import { expect } from "vitest";
 
 /**
- * Of log-probabilities. Kernels round by the size of a call, and the cache keeps half precision; a cell of
+ * The largest difference of log-probabilities that rounding makes. Kernels round by the size of a call, and the cache keeps half precision; a cell of
  * another sequence changes them by whole numbers.
  */
 const NEAR = 0.05;

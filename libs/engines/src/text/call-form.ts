@@ -17,7 +17,7 @@ export interface CallForm {
     | "harmony";
   /** No text before the calls has it. */
   readonly mark: string;
-  /** Those of its texts that a vocabulary may have as control tokens. */
+  /** The texts of this form that a vocabulary may have as control tokens. */
   readonly tokens: readonly string[];
   readonly open: readonly FormPart[];
   /** A call is `before`, the function's name, `middle`, the arguments and `after`. */

@@ -9,7 +9,7 @@ import type { UpstreamConnection } from "./upstream-connection.ts";
 import { broken, garbage, UpstreamFault } from "./upstream-fault.ts";
 import type { AnsweredRequest, UpstreamRequest } from "./upstream-request.ts";
 
-/** Of one answer: a text of a million tokens, or 32 vectors. */
+/** The most bytes of one answer: a text of a million tokens, or 32 vectors. */
 const MAX_ANSWER_BYTES = 64 * 2 ** 20;
 
 export type DoneEvent = EngineEvent & { readonly type: "done" };

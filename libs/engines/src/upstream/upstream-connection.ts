@@ -4,7 +4,7 @@ import { Agent, type Dispatcher } from "undici";
 import { broken, garbage, httpFault } from "./upstream-fault.ts";
 import type { UpstreamRequest } from "./upstream-request.ts";
 
-/** Of an error's body. */
+/** The most bytes of an error's body. */
 const MAX_ERROR_BYTES = 64 * 1024;
 
 export interface ConnectionOptions {

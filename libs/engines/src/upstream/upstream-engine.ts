@@ -28,7 +28,7 @@ export interface UpstreamEngineOptions {
   readonly sink: EngineEventSink;
   readonly onDown: (reason: AppError) => void;
   readonly onRecovered: () => void;
-  /** Of a server that runs on this machine. */
+  /** The resident memory of a server that runs on this machine. */
   readonly residentBytes?: () => number;
 }
 

@@ -8,7 +8,7 @@ const PROBE_BACKOFF = { baseMs: 500, maxMs: 30_000 };
 interface HealthOptions {
   /** Throws where no token is generated. */
   readonly probe: (signal: AbortSignal) => Promise<void>;
-  /** Of a server without calls. */
+  /** The interval between checks of a server without calls. */
   readonly intervalMs: number;
   readonly onDown: (reason: AppError) => void;
   readonly onRecovered: () => void;

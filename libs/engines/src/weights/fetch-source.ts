@@ -46,13 +46,13 @@ export type ObjectBytes = (
 
 /** How a worker reads stores; without a reader sources of its kind fail. */
 export interface StoreReaders {
-  /** Of jobs' artifacts. */
+  /** The reader of jobs' artifacts. */
   readonly artifact?: ArtifactBytes | undefined;
-  /** Of the buckets that its operator allows. */
+  /** The reader of the buckets that its operator allows. */
   readonly object?: ObjectBytes | undefined;
 }
 
-/** Of errors that another try would repeat. */
+/** The codes of errors that another try would repeat. */
 const HOPELESS: ReadonlySet<string> = new Set(["not_found", "permission_denied", "invalid_value"]);
 
 /** A source whose file has to be brought into the cache. */

@@ -17,7 +17,7 @@ export interface PullLimits {
   readonly maxBytes: number;
   /** For the whole pull, over all sources. */
   readonly maxPullMs: number;
-  /** Of a file that is read without being stored: after this many the progress is kept. */
+  /** The progress is kept after this many bytes of a file that is read without being stored. */
   readonly keepAfterBytes: number;
 }
 

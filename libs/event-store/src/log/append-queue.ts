@@ -22,7 +22,7 @@ export class AppendQueue {
   #waiters: Waiter[] = [];
   /** The sequence number of the next entry. */
   #next: number;
-  /** Of entries that are not on the disk. */
+  /** The bytes of entries that are not on the disk. */
   #bytes = 0;
 
   constructor(next: number, maxBytes: number) {

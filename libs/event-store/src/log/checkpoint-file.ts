@@ -5,7 +5,10 @@ import { formatNote, MAX_NOTE_BYTES, parseNote, type SignedNote } from "../notes
 import { type PlacedRecord, RecordFile, scanRecords } from "./record-file.ts";
 import { damaged } from "./segment.ts";
 
-/** Of checkpoints that are kept; beyond it every second one is dropped, but the first and last. */
+/**
+ * The most checkpoints that are kept; beyond it every second one is dropped, but the first and
+ * last.
+ */
 const MAX_KEPT = 10_000;
 const MAX_RECORD_BYTES = walRecordBytes(MAX_NOTE_BYTES);
 const GROW_BYTES = 64 * 1024;

@@ -14,7 +14,7 @@ export interface EntrySpan {
 
 /** Where the entries of a segment are in its file. */
 export class EntryOffsets {
-  /** Of the first entry of each run. */
+  /** The offset of the first entry of each run. */
   readonly #offsets: number[];
   #count: number;
   #end: number;

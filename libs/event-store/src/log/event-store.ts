@@ -55,7 +55,7 @@ export interface StoredSegment {
   readonly bytes: number;
 }
 
-/** Of one durable write. */
+/** The most bytes of one durable write. */
 const MAX_GROUP_BYTES = 8 * 2 ** 20;
 const RECENT_BYTES = 4 * 2 ** 20;
 /** Streams of one log. */

@@ -22,7 +22,7 @@ export class HashLevels {
   #recent: Buffer[];
   /** Hashes in each buffer. */
   #filled: number[];
-  /** Of levels above a segment; at most one each, when the segment is full. */
+  /** Hashes of levels above a segment; at most one each, when the segment is full. */
   #above: Uint8Array[] = [];
 
   constructor(files: StorageFiles, directory: string, width: number, sealed: number) {

@@ -21,7 +21,7 @@ import {
 } from "./segment.ts";
 import { TreeWriter } from "./tree-writer.ts";
 
-/** Of entries that are read at a time. */
+/** The bytes of entries that are read at a time. */
 const PIECE_BYTES = 2 ** 20;
 
 /** Where a log is, and what its files look like. */
@@ -47,7 +47,7 @@ export interface RecoveredEvents {
   readonly active: ActiveSegment;
   readonly levels: HashLevels;
   readonly tree: TreeWriter;
-  /** Of an unfinished write, which was removed. */
+  /** The bytes of an unfinished write, which was removed. */
   readonly tornBytes: number;
 }
 

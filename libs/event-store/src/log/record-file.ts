@@ -33,7 +33,7 @@ export interface PlacedRecord {
 }
 
 export interface ScanOptions {
-  /** Of one record, with its head. */
+  /** The longest record, with its head. */
   readonly maxRecordBytes: number;
   readonly from: RecordEnd;
   /** Receives the records of whole groups, in order. */
@@ -43,7 +43,7 @@ export interface ScanOptions {
 export interface ScanResult {
   /** After the last whole group. */
   readonly end: RecordEnd;
-  /** Of an unfinished write after it. */
+  /** The bytes of an unfinished write after it. */
   readonly tornBytes: number;
 }
 

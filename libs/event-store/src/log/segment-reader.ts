@@ -4,7 +4,7 @@ import { openSealed, readEntries, type SealedSegment, segmentPath } from "./segm
 
 /** Full segments that are kept open. */
 const MAX_OPEN = 8;
-/** Of entries that are read at a time. */
+/** The bytes of entries that are read at a time. */
 export const PAGE_BYTES = 2 ** 20;
 
 type ReadableSegment = Pick<SealedSegment, "file" | "offsets">;

@@ -6,7 +6,7 @@ import type { HashLevels } from "./hash-levels.ts";
 /** Adds entries to a tree: their own hashes go into tiles, and each full tile becomes a subtree. */
 export class TreeWriter {
   readonly #levels: HashLevels;
-  /** Of the full tiles. */
+  /** The frontier of the full tiles. */
   readonly #frontier: TreeFrontier;
   #size: number;
 

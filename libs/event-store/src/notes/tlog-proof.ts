@@ -6,7 +6,7 @@ import { formatNote, parseNote, type SignedNote } from "./signed-note.ts";
 
 /** The text of C2SP tlog-proof: that an entry is in a log, for readers without the log. */
 export interface TlogProof {
-  /** Of the application, and not proved. */
+  /** Data of the application, which is not proved. */
   readonly extra?: Uint8Array | undefined;
   readonly index: number;
   /** From the entry's sibling up. */

@@ -26,7 +26,7 @@ export interface DirectoryReport {
   /** The first entry that is kept. */
   readonly first: number;
   readonly size: number;
-  /** Of the last checkpoint. */
+  /** The tree size of the last checkpoint. */
   readonly signed: number;
   readonly checkpoints: number;
   readonly faults: readonly LogFault[];

@@ -14,7 +14,7 @@ export interface ExportReport {
   /** The entries: from `first` to before `end`. */
   readonly first: number;
   readonly end: number;
-  /** Of the tree that its checkpoint signs. */
+  /** The size of the tree that its checkpoint signs. */
   readonly size: number;
   /** Earlier checkpoints in it that are consistent with that one. */
   readonly earlier: number;

@@ -17,7 +17,7 @@ import {
 export interface DataAnswer {
   readonly version: number;
   readonly bytes: number;
-  /** Of that length together; they must not change before `release`. */
+  /** Bytes of that length together; they must not change before `release`. */
   readonly pieces: Iterable<Uint8Array>;
   readonly release?: () => void;
 }

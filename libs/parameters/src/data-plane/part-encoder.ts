@@ -23,7 +23,7 @@ export interface EncodedPart {
 
 export interface EncoderOptions {
   readonly compression: Compression;
-  /** Of top-k: the share of the elements that is sent, in 0..1. */
+  /** For top-k, the share of the elements that is sent, in 0..1. */
   readonly topkFraction: number;
 }
 

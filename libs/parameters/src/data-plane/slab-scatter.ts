@@ -9,7 +9,7 @@ export class SlabScatter implements DataSink {
   readonly #bytes: number;
   readonly #targets: readonly Target[];
   #target = 0;
-  /** Of the current target. */
+  /** The bytes that were received for the current target. */
   #got = 0;
   #total = 0;
 

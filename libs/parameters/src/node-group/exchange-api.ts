@@ -14,7 +14,7 @@ interface TokenCredentials {
 export interface ExchangeStart {
   readonly spec: ShardSetSpec;
   readonly credentials: JobCredentials | TokenCredentials;
-  /** Of the node. */
+  /** The node's rank. */
   readonly rank: number;
   readonly host: string;
   readonly incarnation: number | undefined;

@@ -27,13 +27,13 @@ export interface ShardSetSpec {
   readonly optimizer: Optimizer;
   /** Multiplies the rate of a push: the outer rate of weave; else 1. */
   readonly learningRate: number;
-  /** Of the mean gradient over all shards. */
+  /** The largest norm of the mean gradient over all shards. */
   readonly maxGradientNorm?: number | undefined;
   readonly consistency: ConsistencyModel;
-  /** Of bsp: an update is made without workers that are later than this after the first part. */
+  /** For bsp: an update is made without workers that are later than this after the first part. */
   readonly stragglerMs?: number | undefined;
   readonly compression: Compression;
-  /** Of bsp; `none` where absent. */
+  /** The compression of pulls in bsp; `none` where absent. */
   readonly pullCompression?: PullCompression | undefined;
   /** 32 random bytes that data connections of this attempt must show. */
   readonly jobToken: Uint8Array;
@@ -47,7 +47,7 @@ export function fragmentsOf({ fragments = 1 }: Pick<ShardSetSpec, "fragments">):
 /** One shard of a set. */
 export interface ShardSpec extends ShardSetSpec {
   readonly shard: number;
-  /** Of the task that has opened it, for calls to other servers on behalf of the job. */
+  /** The ticket of the task that has opened it, for calls to other servers on behalf of the job. */
   readonly ticket?: string | undefined;
 }
 

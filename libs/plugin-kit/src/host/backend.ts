@@ -5,7 +5,7 @@ import type { PluginCall, RouteCall } from "./plugin-calls.ts";
 /** Where a plugin's code runs: in its own process, or in this one. */
 export interface PluginBackend {
   readonly description: PluginDescription;
-  /** Of its own process; 0 without one. */
+  /** The memory of its own process; 0 without one. */
   readonly memoryBytes: number;
   call(call: PluginCall, limit: CallLimit): Promise<unknown>;
   stream(call: RouteCall, limit: CallLimit): AsyncIterable<string>;

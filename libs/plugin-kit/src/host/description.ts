@@ -57,7 +57,7 @@ export type SinkDescription = PluginDescription["sinks"][number];
 export type RouteDescription = z.output<typeof routeDescription>;
 
 const DEFAULT_TIMEOUT_MS = 10_000;
-/** Of all its schemas together, which become part of the OpenAPI document. */
+/** The most characters of all its schemas together, which become part of the OpenAPI document. */
 const MAX_CHARACTERS = 4_194_304;
 
 /** Describes what a plugin has added. Throws where a schema has no JSON Schema, or is too large. */

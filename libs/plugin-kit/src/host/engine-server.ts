@@ -5,7 +5,7 @@ import { validate } from "@heddle/contracts/validation";
 import { z } from "zod";
 import type { EngineCall, PluginEngine } from "../points/engines.ts";
 
-/** Of the body of a call. */
+/** The longest body of a call. */
 const MAX_BODY_BYTES = 64 * 2 ** 20;
 const BYTES_PER_TOKEN = 4;
 

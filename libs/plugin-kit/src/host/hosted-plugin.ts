@@ -65,7 +65,7 @@ const USED: Readonly<Record<PluginUser, Additions>> = {
 export class HostedPlugin {
   readonly entry: HostedEntry;
   readonly #log: Log;
-  /** Of its settings; its errors and its output may have them. */
+  /** The hidden values of its settings; its errors and its output may have them. */
   readonly #hidden: HiddenValues;
   readonly #kind: PluginUser;
   readonly #pingMs: number | undefined;

@@ -19,7 +19,7 @@ export interface PluginSource {
   readonly file: string;
   /** The folder of its package, or the file alone. */
   readonly root: string;
-  /** Of all its files: `sha256:` and hexadecimal digits. */
+  /** The digest of all its files: `sha256:` and hexadecimal digits. */
   readonly digest: string;
   /** The digest of each file by its path. */
   readonly files: ReadonlyMap<string, string>;

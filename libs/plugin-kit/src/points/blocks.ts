@@ -61,14 +61,14 @@ export interface PluginBlock<
   readonly config: Config;
   readonly inputs?: Readonly<Record<string, BlockInput>>;
   readonly outputs?: Readonly<Record<string, BlockOutput>>;
-  /** Of steps that give none: fields as of a job. */
+  /** The resources of steps that give none: fields as of a job. */
   readonly resources?: NonNullable<z.input<typeof submitJobRequest>["resources"]>;
   /** The schema of its checkpoints. Without one each attempt starts from the beginning. */
   readonly resume?: Resume;
   /** The job of a step; its inputs lie in HEDDLE_INPUT_DIR under their names. */
   job?(step: {
     readonly config: z.output<Config>;
-    /** Those that the step has. */
+    /** The inputs that the step has. */
     readonly inputs: readonly string[];
   }): BlockJob | Promise<BlockJob>;
   /** Runs the step as a task of a worker that has the plugin. It returns when the step is done. */
@@ -105,7 +105,7 @@ export const blockJob = z.strictObject({
 });
 
 const MAX_MESSAGE = 1_024;
-/** Of one update; a job has as many in all. */
+/** The most metrics of one update; a job has as many in all. */
 const MAX_METRICS = 64;
 /** What a line of progress says itself. */
 const RESERVED =

@@ -12,7 +12,7 @@ export interface ExecutorJob {
   readonly gpus: number;
   /** 0: no bound. */
   readonly maxRuntimeMs: number;
-  /** Of Heddle. */
+  /** The job's name in Heddle. */
   readonly jobName: string;
   readonly project: string;
 }

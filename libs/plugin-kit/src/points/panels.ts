@@ -4,7 +4,7 @@ import type { RouteRequest } from "./routes.ts";
 
 /** A panel of the console, as data: no code of a plugin runs in a browser. */
 export interface ConsolePanel {
-  /** Of its route `GET /api/v1/custom/PLUGIN/console/NAME`. */
+  /** The last part of its route `GET /api/v1/custom/PLUGIN/console/NAME`. */
   readonly name: string;
   readonly title: string;
   /** Who sees it. */

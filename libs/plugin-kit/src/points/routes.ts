@@ -41,7 +41,7 @@ export interface PluginRoute<
   readonly summary: string;
   readonly query?: Query;
   readonly body?: Body;
-  /** Of the answer's JSON. Absent for a stream, and where nothing is answered. */
+  /** The schema of the answer's JSON. Absent for a stream, and where nothing is answered. */
   readonly reply?: z.ZodType;
   /** Makes it a stream of server-sent events: the schema of each event by its name. */
   readonly events?: Readonly<Record<string, z.ZodType>>;

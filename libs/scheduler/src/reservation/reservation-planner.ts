@@ -62,7 +62,7 @@ export class ReservationPlanner {
   readonly #wanted: SharedRequest[] = [];
   /** By gang key: why such a gang got no reservation since the last one was made. */
   readonly #refused = new Map<string, "behind" | "hopeless">();
-  /** Of the current level: the jobs that a later reservation would pass over. */
+  /** The jobs of the current level that a later reservation would pass over. */
   #waiting: WaitingJob[] = [];
   #level = Number.NaN;
   #searches = 0;

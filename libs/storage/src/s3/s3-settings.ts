@@ -3,7 +3,7 @@ import { readFlagFile } from "@heddle/base/flag-file";
 
 /** The address of an S3-compatible store, and the credentials for it. */
 export interface S3Settings {
-  /** Of the bucket, without a trailing slash. */
+  /** The URL of the bucket, without a trailing slash. */
   readonly url: string;
   /** The prefix of each key; empty, or with a trailing slash. */
   readonly prefix: string;

@@ -3,7 +3,7 @@ import type { Environment, StepOutcome } from "./environment.ts";
 
 const STEP_SECONDS = 0.2;
 const GRAVITY = 9.8;
-/** Of both links: mass 1, length 1, centre of mass at 0.5, moment of inertia 1. */
+/** The centre of mass of a link; both links have mass 1, length 1 and moment of inertia 1. */
 const CENTRE = 0.5;
 const INERTIA = 1;
 const MAX_SPEEDS = [4 * Math.PI, 9 * Math.PI] as const;

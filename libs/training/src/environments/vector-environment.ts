@@ -12,7 +12,7 @@ export interface VectorStep {
   readonly rewards: Float32Array;
   /** 1 where the episode has ended; the observation is then the first of the next episode. */
   readonly dones: Float32Array;
-  /** Those that were cut off and did not end by themselves. */
+  /** The episodes that were cut off and did not end by themselves. */
   readonly truncations: readonly Truncation[];
 }
 

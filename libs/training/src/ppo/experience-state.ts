@@ -6,7 +6,7 @@ import type { RankState } from "../training-loop.ts";
  */
 interface OngoingExperience {
   readonly worlds: VectorEnvironment;
-  /** Of the latest episodes; changed in place. */
+  /** The returns of the latest episodes; changed in place. */
   readonly returns: number[];
   /** The discounted return of each environment so far; empty where unused. */
   readonly discounted: Float64Array;

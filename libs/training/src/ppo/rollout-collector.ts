@@ -22,7 +22,7 @@ export interface CollectorOptions {
   /** `policyForward` for as many observations as there are environments. */
   readonly forward: CompiledProgram;
   readonly worlds: VectorEnvironment;
-  /** Of the same environments. */
+  /** The normalizer of the same environments. */
   readonly normalizer: ExperienceNormalizer;
   readonly steps: number;
   readonly gamma: number;

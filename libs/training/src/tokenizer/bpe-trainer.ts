@@ -42,7 +42,7 @@ const FIRST_PAIR = 256;
 const MIN_COUNT = 2;
 const MAX_WORD_BYTES = 256;
 const MAX_WORDS = 2 ** 18;
-/** Of all counted words; training uses about 40 times as much. */
+/** The most bytes of all counted words; training uses about 40 times as much. */
 const MAX_TABLE_BYTES = 4 * 2 ** 20;
 
 /** Different words, each with its count. */

@@ -37,7 +37,7 @@ export interface WeaveProgress {
   /** The mean loss of the round's steps, in the program's unit. */
   readonly loss: number;
   readonly gradientNorm: number;
-  /** Of the round's last step. */
+  /** The learning rate of the round's last step. */
   readonly learningRate: number;
   /** The worker's state after this round, from which it can resume. */
   readonly state: Readonly<Record<string, Float32Array>>;

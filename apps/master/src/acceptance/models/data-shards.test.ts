@@ -11,7 +11,10 @@ const PROMPTS = Array.from({ length: 24 }, (_, i) => `prompt ${i} of several`);
 const INPUTS = Array.from({ length: 320 }, (_, i) => `${i} ${"text ".repeat(20)}`);
 /** So that numbers depend on no other request. */
 const ALONE = { deterministic: true } as object;
-/** Of vectors of length 1: how many inputs are in a call rounds some 1e-4; other inputs differ by 0.1. */
+/**
+ * The largest difference of vectors of length 1: the inputs of a call round some 1e-4; other
+ * inputs differ by 0.1.
+ */
 const NEAR = 2e-3;
 
 describe("calls over two workers, one of which is killed", { timeout: 900_000 }, () => {

@@ -16,13 +16,13 @@ const WHOLE = "whole";
 /** Whose stages send bf16. */
 const SHORT = "short";
 const PROMPT = "hello there, this is a prompt";
-/** Of the first two workers: a stage's process, and two of the six blocks. */
+/** MiB of the first two workers: a stage's process, and two of the six blocks. */
 const MEMORY_MIB = "112";
 /** The same where the process is that of the last stage. */
 const LAST_MEMORY_MIB = "183";
 /** The last one starts when the others have divided the model. */
 const WORKERS = [0, 1, 2, 3];
-/** Of log-probabilities: what rounding changes is far less. */
+/** A clear difference of log-probabilities: what rounding changes is far less. */
 const CLEAR = 0.02;
 /** Tokens of an answer that must be clear. */
 const CLEAR_TOKENS = 30;

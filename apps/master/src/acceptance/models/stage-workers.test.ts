@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { childrenOf, NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
 
 const ID = "divided";
-/** Of each worker: more than two stages of the model. */
+/** MiB of each worker: more than two stages of the model. */
 const MEMORY_MIB = "600";
 const OPTIONS = { context_tokens: 4_096, kv_tokens: 8_192, max_sequences: 4, threads: 1 };
 const DEADLINE_MS = 90_000;

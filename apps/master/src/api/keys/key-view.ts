@@ -13,7 +13,7 @@ interface KeyContext {
   readonly services: ControlState["services"];
   /** The registered models, by id. */
   readonly registered: ReadonlyMap<string, unknown>;
-  /** Of every rotated key, its last replacement. */
+  /** The last replacement of every rotated key. */
   readonly rotatedTo: ReadonlyMap<string, string>;
 }
 

@@ -13,7 +13,7 @@ import { configFaults, type StepBlocks } from "./plan.ts";
 
 /** The longest that a plugin may take for the job of one step. */
 const JOB_MS = 2_000;
-/** Of errors that are not about the step. */
+/** The codes of errors that are not about the step. */
 const NOT_ITS_FAULT: ReadonlySet<ErrorCode> = new Set([
   "unavailable",
   "overloaded",

@@ -180,7 +180,7 @@ describe("the console's session", () => {
 
 // holds: console-renewal
 describe("a session that its provider renews", () => {
-  /** Of an access token: long enough for a sign-in on a loaded machine. */
+  /** The life of an access token: long enough for a sign-in on a loaded machine. */
   const LIFE_S = 8;
   let renewing: IdentityProvider;
   let master: TestMaster;

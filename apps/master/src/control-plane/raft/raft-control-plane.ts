@@ -65,7 +65,7 @@ export interface RaftControlPlaneOptions {
   readonly onFatal: (error: AppError) => void;
   /** Called when this master was removed from the group and has handed over what it led. */
   readonly onRemoved: (error: AppError) => void;
-  /** Of the write-ahead log; 64 MiB. */
+  /** The size of a segment of the write-ahead log; 64 MiB by default. */
   readonly segmentBytes?: number | undefined;
   readonly snapshotEntries?: number | undefined;
   /** Commands between two comparisons of the masters' state hashes; 1,000. */

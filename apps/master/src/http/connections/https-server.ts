@@ -14,7 +14,9 @@ import { requestIdOf } from "../request-id.ts";
 import { mayTakeLong } from "./broken-requests.ts";
 import { MIN_TLS, readServerCertificate } from "./server-certificate.ts";
 
-/** Of one connection; each has 64 KiB of headers and a window of 64 KiB at most. */
+/**
+ * The most streams of one connection; each has 64 KiB of headers and a window of 64 KiB at most.
+ */
 const MAX_STREAMS = 128;
 /** A connection without an open request is closed after that. */
 const IDLE_MS = 72_000;

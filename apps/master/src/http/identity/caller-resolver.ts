@@ -18,7 +18,7 @@ const MAX_ROTATIONS = 1_000;
  */
 export class CallerResolver {
   readonly #state: () => AccessState;
-  /** Of keys without roles; records are replaced when they change. */
+  /** The callers of keys without roles; records are replaced when they change. */
   readonly #ofScopes = new WeakMap<ApiKeyRecord, Caller>();
 
   constructor(state: () => AccessState) {

@@ -4,7 +4,7 @@ import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.t
 
 /** Lines of all batches that run on this master at once. */
 const MAX_LINES = 64;
-/** Of a model's slots: the others are free for callers at once. */
+/** The share of a model's slots that batches use: the others are free for callers at once. */
 const SHARE = 0.5;
 const POLL_MS = 100;
 

@@ -29,7 +29,7 @@ export interface ResultPiece {
 export class BatchResults {
   #pending: LineResult[] = [];
   #bytes = 0;
-  /** Of the results that are written. */
+  /** The index below which the results of all lines are written. */
   #base: number;
   #done: Set<number>;
   #change = Promise.withResolvers<void>();

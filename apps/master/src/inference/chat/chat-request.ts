@@ -97,7 +97,7 @@ function offeredTools({
   };
 }
 
-/** Of a function that declares no parameters. */
+/** The parameters of a function that declares none. */
 const NO_ARGUMENTS = { type: "object", additionalProperties: false };
 
 function toolUseOf(request: ChatCompletionRequest): ToolUse | undefined {

@@ -39,7 +39,7 @@ export class CompletionStore {
   readonly #deadlineMs: number;
   /** This life of the master: runs of an earlier one are lost. */
   readonly #life = randomUUID();
-  /** Those that run here. */
+  /** IDs of the completions that run on this master. */
   readonly running = new Set<string>();
 
   constructor(

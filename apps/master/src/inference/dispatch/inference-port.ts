@@ -23,7 +23,7 @@ export class CallWait {
   firstPosition: number | undefined;
   /** The longest wait of one of its requests. */
   waitedMs = 0;
-  /** Of each of its requests that wait. */
+  /** The view of each of its requests that wait. */
   readonly #views = new Set<() => WaitView>();
   #onBegin: (() => void) | undefined;
 

@@ -20,7 +20,7 @@ import { moderationAnswer } from "./moderation-answer.ts";
 /** Questions of a call at once. */
 const QUESTIONS_PER_REPLICA = 4;
 const MAX_QUESTIONS_AT_ONCE = 32;
-/** Of a question beside the text. */
+/** The tokens of a question beside the text. */
 const QUESTION_TOKENS = 128;
 
 interface Prepared extends PermittedCall {

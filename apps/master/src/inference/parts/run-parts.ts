@@ -13,7 +13,7 @@ const MAX_PARTS_AT_ONCE = 32;
 /** A call whose key permits it, and what it is divided into. */
 export interface DividedCall extends PermittedCall {
   readonly parts: readonly ChoicePart[];
-  /** Of the engine, which orders requests of one priority by it. */
+  /** The request's `priority`: the engine runs requests with a larger one later. */
   readonly later: number;
 }
 

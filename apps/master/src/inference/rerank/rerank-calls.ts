@@ -17,7 +17,10 @@ import {
 } from "../embeddings/embedding-shards.ts";
 import { InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 
-/** Of the query, over all documents: a shard of them is one message to its worker. */
+/**
+ * The most characters of the query, over all documents: a shard of them is one message to its
+ * worker.
+ */
 const MAX_REPEATED_CHARS = 16 * 2 ** 20;
 
 interface Prepared extends PermittedCall {

@@ -27,7 +27,7 @@ const MAX_PROGRESS_PIECES = 64;
 export class RunningResponse implements ResponseSource, DetachedRun {
   readonly prepared: PreparedResponse;
   readonly abort: AbortController;
-  /** Of the stored response without an outcome. */
+  /** The version of the stored response without an outcome. */
   readonly version: number;
   hasBegun = false;
   outcome: Outcome | undefined;

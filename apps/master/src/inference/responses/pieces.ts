@@ -62,7 +62,7 @@ export class PieceSplitter {
   }
 }
 
-/** Of one response, scores included: above it a response cannot be stored. */
+/** The most bytes of one response, scores included; a larger one cannot be stored. */
 const MAX_PIECE_BYTES = 32 * 2 ** 20;
 const SCORE_BYTES = 128;
 

@@ -13,7 +13,7 @@ import {
 
 /** Responses that are read for one context. */
 const MAX_READ = 256;
-/** Of one context; more fits into no model. */
+/** The most items of one context; more fits into no model. */
 const MAX_ITEMS = 16_384;
 const MAX_STORED_CHARS = 16 * 2 ** 20;
 
@@ -21,7 +21,7 @@ const MAX_STORED_CHARS = 16 * 2 ** 20;
 export interface RequestItems {
   readonly own: readonly ResponseItem[];
   readonly all: readonly ResponseItem[];
-  /** Of the items that it continues from or refers to. */
+  /** The characters of the items that it continues from or refers to. */
   readonly storedChars: number;
 }
 

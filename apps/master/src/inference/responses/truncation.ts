@@ -2,7 +2,7 @@ import type { ResponseItem } from "@heddle/contracts/api/responses/items";
 
 /** After this many counts the rest is taken as it is. */
 const MAX_COUNTS = 8;
-/** Of an answer that asks for no number. */
+/** The tokens of an answer whose request sets no limit. */
 const USUAL_ANSWER_TOKENS = 1024;
 
 /** Where the rest of the items begins, and its length as JSON. */

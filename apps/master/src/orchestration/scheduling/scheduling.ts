@@ -13,7 +13,7 @@ export class Scheduling {
   readonly cache: SchedulerCache;
   readonly plans: PlanCache;
   readonly explainer: JobExplainer;
-  /** Of the cycles that this master led. */
+  /** The metrics of the cycles that this master led. */
   readonly cycles = new CycleMetrics();
 
   readonly placement: Pick<PluginPlacement, "applied" | "onAnswer">;

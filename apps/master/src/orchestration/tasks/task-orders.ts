@@ -218,7 +218,7 @@ const MAX_NAME = 256;
 const SHA256_DIGITS = 64;
 const MAX_SICK_DEVICES = 64;
 const MAX_ADDRESS = 512;
-/** Of one worker's report. */
+/** The most entries of one worker's report. */
 const MAX_REPORTS = 256;
 const MAX_REPORT_BYTES = 512 * 1024;
 

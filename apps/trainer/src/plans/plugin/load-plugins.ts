@@ -9,7 +9,7 @@ import { PLUGIN_TOOLKIT } from "@heddle/training/plugins/toolkit";
 /** The environments and algorithms of a trainer, built in or of its plugins. */
 export interface LoadedPlugins {
   readonly environments: ReadonlyMap<string, () => Environment>;
-  /** Those of plugins only. */
+  /** The algorithms of plugins only. */
   readonly algorithms: ReadonlyMap<string, PluginAlgorithm>;
 }
 

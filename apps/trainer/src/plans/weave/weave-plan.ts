@@ -38,7 +38,7 @@ const DATA_DRAWS = 0;
 interface Subject {
   readonly program: TrainingProgram;
   readonly batches: (done: number) => BatchSource;
-  /** Of one step of all workers; absent where the data is not text. */
+  /** The tokens of one step of all workers; absent where the data is not text. */
   readonly tokens?: number | undefined;
   readonly tokenizer?: TrainingPlan["tokenizer"];
   readonly writeArtifacts: TrainingPlan["writeArtifacts"];

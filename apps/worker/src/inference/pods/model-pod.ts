@@ -3,7 +3,7 @@ import { askForDevices, mountsOf, NO_DEVICES, onNode } from "../../tasks/pods/po
 import type { PodPlace } from "../../tasks/pods/pod-place.ts";
 import { mergedTemplate } from "../../tasks/pods/pod-template.ts";
 
-/** Of which worker the Pod of a model is. */
+/** The label that names the worker of a model's Pod. */
 export const MODEL_LABEL = "heddle.dev/model-of";
 /** The container of the engine, for `kubectl logs` and templates. */
 const CONTAINER = "engine";

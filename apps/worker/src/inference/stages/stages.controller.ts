@@ -18,7 +18,7 @@ import { firstMessage, frameStream } from "./frame-stream.ts";
 const OPEN_MS = 10_000;
 /** Other workers that read weights at a time. */
 const MAX_READS = 16;
-/** Of a message; an index is one text. */
+/** The longest message; an index is one text. */
 const MESSAGE_BYTES = 1024 * 1024;
 
 /** WorkerStages of proto/worker.proto: the stages that other workers drive, and their weights. */

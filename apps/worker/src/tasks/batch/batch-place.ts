@@ -5,7 +5,7 @@ import type { PluginExecutor } from "@heddle/plugin-kit/points/executors";
 export interface BatchPlace {
   /** As in messages to users. */
   readonly title: string;
-  /** Of the worker's files for its jobs, in the data directory. */
+  /** The folder of the worker's files for its jobs, in the data directory. */
   readonly folder: string;
   /** Undefined while it cannot say what it has. */
   readonly offer: PlaceOffer | undefined;

@@ -35,7 +35,7 @@ interface ContainerState {
   readonly status: string;
   readonly exitCode: number | undefined;
   readonly outOfMemory: boolean;
-  /** Of its first process, as the engine's machine counts; 0 where there is none. */
+  /** The PID of its first process, as the engine's machine counts; 0 where there is none. */
   readonly pid: number;
 }
 

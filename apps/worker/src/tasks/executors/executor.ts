@@ -51,16 +51,16 @@ export interface TaskLaunch {
   /** The program's initial directory; exists. */
   readonly workingDirectory: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Of `environment`, those that are secrets. */
+  /** The variables of `environment` that are secrets. */
   readonly secretVariables: Readonly<Record<string, string>>;
   /** Files to which the task's output is appended. */
   readonly stdout: string;
   readonly stderr: string;
   /** All of this worker's paths that a task with its own file system sees, under the same names. */
   readonly mounts: readonly TaskMount[];
-  /** Of the job, shared by its tasks. */
+  /** The job's checkpoint directory, shared by its tasks. */
   readonly checkpointDirectory: string;
-  /** Of a training job: gRPC addresses of the parameter servers by shard; else empty. */
+  /** The gRPC addresses of a training job's parameter servers, by shard; else empty. */
   readonly parameterServers: readonly string[];
   /** Likewise of all parameter servers that are ready. */
   readonly readyServers: readonly string[];

@@ -5,7 +5,10 @@ import { checked } from "./libc.ts";
 // A filter of system calls, for what Landlock does not refuse: a task with the worker's user could
 // set limits and priorities of the worker's and the masters' processes, which can end them.
 
-/** Of seccomp(2) and linux/audit.h, by architecture: its number, and those of the system calls. */
+/**
+ * Numbers from seccomp(2) and linux/audit.h, by architecture: its own, and those of the system
+ * calls.
+ */
 const ARCHITECTURES: Readonly<Record<string, SystemCalls>> = {
   x64: {
     audit: 0xc000003e,

@@ -21,7 +21,7 @@ const LOCK_POLL_MS = 2;
 
 /** What a worker uses now. */
 export interface Claims {
-  /** Of the checkpoints of its jobs. */
+  /** The directory of the checkpoints of its jobs. */
   readonly root: string;
   /** Users by the ids of their jobs. */
   readonly jobs: Readonly<Record<string, number>>;

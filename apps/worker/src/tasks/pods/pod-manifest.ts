@@ -6,9 +6,9 @@ import { askForDevices, type Mounts, mountsOf, NO_DEVICES, onNode } from "./pod-
 import type { PodPlace } from "./pod-place.ts";
 import { type ContainerTemplate, mergedTemplate, type PodTemplate } from "./pod-template.ts";
 
-/** Of which worker a Pod is. */
+/** The label that names a Pod's worker. */
 export const OWNER_LABEL = "heddle.dev/node-id";
-/** Of which Service. */
+/** The label that names a Service's task. */
 const TASK_LABEL = "heddle.dev/task";
 
 /** Memory of the runner in addition to the task's. */

@@ -25,7 +25,10 @@ import { giveOrders, launcherFor, SUBREAPER } from "../isolation/start-launcher.
 import type { CgroupBranch } from "./cgroup.ts";
 import { ProcessTask, shellMessagesFile } from "./process-task.ts";
 
-/** Of about 10 ms; a child that is still there, as in an uninterruptible read, is left behind. */
+/**
+ * The most rounds, of about 10 ms each. A child that remains, as in an uninterruptible read, is
+ * left behind.
+ */
 const MAX_SWEEP_ROUNDS = 500;
 
 /**
@@ -49,7 +52,7 @@ const WRAPPER = [
   "  sleep 0.01; round=$((round + 1))",
   "done; exit $code",
 ].join("\n");
-/** Of the wrapper and the launcher, which run with the worker's rights. */
+/** The PATH of the wrapper and the launcher, which run with the worker's rights. */
 const OWN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**

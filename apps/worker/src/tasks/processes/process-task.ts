@@ -42,7 +42,7 @@ export interface ProcessTaskOptions {
   readonly child: ChildProcess | undefined;
   /** Its user, which only tasks of its job have. */
   readonly user: number | undefined;
-  /** Of its output. */
+  /** The copier of its output. */
   readonly copier: OutputCopier;
 }
 

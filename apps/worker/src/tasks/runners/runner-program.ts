@@ -7,7 +7,7 @@ import type { RunnerControl } from "./runner-control.ts";
 
 interface RunnerPlan {
   readonly control: RunnerControl;
-  /** Of the worker's lease. */
+  /** The folder of the worker's lease. */
   readonly leaseFolder: string;
   /** It runs in an image, whose own directory and variables stay. */
   readonly isInImage?: boolean | undefined;

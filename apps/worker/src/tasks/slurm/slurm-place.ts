@@ -4,7 +4,7 @@ import { type BatchPlace, MAX_BATCH_DEVICES, placeOffer } from "../batch/batch-p
 import { runSlurm } from "./slurm-cli.ts";
 import { SlurmSystem } from "./slurm-system.ts";
 
-/** Of nodes on which nothing is started. */
+/** States of nodes on which nothing is started. */
 const AWAY = /^(down|drain|fail|unk|maint|boot|power|inval|planned_down)|\*$/;
 
 /** Rejects where Slurm does not answer, or the partition has no node. */

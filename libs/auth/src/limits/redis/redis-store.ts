@@ -16,7 +16,7 @@ export interface RedisStoreOptions {
   readonly master: string;
   /** For calls without limits. */
   readonly local: EmbeddedLimits;
-  /** Of the calls while Redis is gone; another than that of `local`. */
+  /** The limiter of calls while Redis is unavailable; another than that of `local`. */
   readonly limiter: RateLimiter;
   readonly spend: OwnSpend;
   readonly share: (limits: Limits) => Limits;

@@ -91,10 +91,10 @@ const logQuery = z.object({
 
 export type EventLogQuery = z.output<typeof logQuery>;
 
-/** Of the data of a client's event, as JSON. */
+/** The longest data of a client's event, as JSON. */
 const MAX_DATA_CHARACTERS = 16_384;
 const name = (max: number) => z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${max}}$`));
-/** Of one event. */
+/** The most tags of one event. */
 const MAX_TAGS = 16;
 const TAG = /^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$/;
 const tag = z.string().regex(TAG, "expected a tag, as `gdpr`");

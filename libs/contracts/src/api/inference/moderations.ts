@@ -22,7 +22,7 @@ export const MODERATION_CATEGORIES = [
 ] as const;
 
 const MAX_INPUTS = 32;
-/** Of all inputs together: some seconds of one thread's time. */
+/** The most characters of all inputs together: some seconds of one thread's time. */
 const MAX_CHARS = 16 * 1024;
 
 /** The name of a served model that moderates, alone or as `moderation-judge:MODEL`. */

@@ -34,7 +34,7 @@ export interface Block {
   /** Takes further inputs under names that the step chooses. */
   readonly takesAny: boolean;
   readonly outputs: (config: never) => Readonly<Record<string, OutputPort>>;
-  /** Of a step that gives none. */
+  /** The resources of a step that gives none. */
   readonly resources?: JobSpec["resources"];
   readonly job: (config: never, inputs: ReadonlySet<string>) => BlockJob;
 }

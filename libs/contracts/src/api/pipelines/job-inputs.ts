@@ -7,7 +7,7 @@ export const FEATURE_LABEL = "heddle/feature-";
 export const INPUTS_FEATURE = "inputs";
 /** How the message of a task begins that its worker has skipped. */
 export const SKIPPED = "skipped: ";
-/** Of one job. */
+/** The most inputs of one job. */
 const MAX_INPUTS = 64;
 const MAX_CONDITIONS = 16;
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { DataOf } from "../operation.ts";
 
-/** Of one request; the body's size bounds their text. */
+/** The most parts of one request; the body's size bounds their text. */
 const MAX_PARTS = 1024;
 const ID = z.string().min(1).max(128);
 

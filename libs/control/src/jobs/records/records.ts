@@ -52,9 +52,9 @@ export interface JobRecord {
   readonly failure?: JobFailureRecord | undefined;
   readonly checkpoint?: CheckpointRecord | undefined;
   readonly progress?: ProgressRecord | undefined;
-  /** Of a training job: the parameter server of each shard of the latest attempt, by shard. */
+  /** A training job's parameter server for each shard of the latest attempt, by shard. */
   readonly shards?: readonly string[] | undefined;
-  /** Of a succeeded job: the registered model, or why there is none. */
+  /** A succeeded job's registered model, or why there is none. */
   readonly model?:
     | { readonly id: string; readonly atMs: number; readonly fault?: string | undefined }
     | undefined;
@@ -80,11 +80,11 @@ export interface IdleLosses {
 
 export interface Leaving {
   readonly why: "preempt" | "drain" | "suspend";
-  /** Of a preempted job: what takes its place. */
+  /** The entry that takes a preempted job's place. */
   readonly forEntry?: PlanEntry | undefined;
   /** The same in records of cluster versions before PLAN_ENTRIES. */
   readonly forJobId?: string | undefined;
-  /** Of a suspended job: the state that a resume restores, if not `pending`. */
+  /** The state that a resume of a suspended job restores, if not `pending`. */
   readonly from?: "accepted" | undefined;
 }
 
@@ -116,7 +116,10 @@ export interface CheckpointRecord extends TaskReading {
   /** As the task named it; empty if only its time is known. */
   readonly name: string;
   readonly attempt: number;
-  /** Of all checkpoints that its rank keeps; absent where its worker has not measured them. */
+  /**
+   * The bytes of all checkpoints that its rank keeps; absent where its worker has not measured
+   * them.
+   */
   readonly bytes?: number | undefined;
 }
 
@@ -248,9 +251,9 @@ export interface NodeRecord {
   readonly joinedAtMs: number;
   readonly changedIndex: number;
   readonly lostAtMs?: number | undefined;
-  /** Of a lost node that is not fenced yet: when that is expected. */
+  /** The time at which a lost node is expected to be fenced; set until it is. */
   readonly fencedAtMs?: number | undefined;
-  /** Of such a node: the log index of its loss. Losses before FENCES_BY_LEADER have none. */
+  /** The log index of such a node's loss. Losses before FENCES_BY_LEADER have none. */
   readonly lostIndex?: number | undefined;
   /** Deadline of the drain. */
   readonly drainByMs?: number | undefined;
@@ -286,7 +289,7 @@ export interface QuarantinedDevice {
 
 /** Identifies one device reading of a worker. */
 export interface DeviceReading {
-  /** Of the worker's process. */
+  /** The incarnation of the worker's process. */
   readonly incarnation: string;
   /** Counts the readings of that process. */
   readonly reading: number;
@@ -344,7 +347,7 @@ export interface QuotaRecord {
   readonly gpuMilli?: number | undefined;
   readonly gpuHours?: number | undefined;
   readonly queueLength?: number | undefined;
-  /** Of all that the project keeps; see project-storage.ts. */
+  /** The bytes of all that the project keeps; see project-storage.ts. */
   readonly storageBytes?: number | undefined;
 }
 

@@ -115,7 +115,10 @@ function isIn(
   return !node.quarantined.some(({ device }) => devices.includes(device));
 }
 
-/** Of workers of an earlier build that run tasks as Pods, and no models: they have no GPU for a replica. */
+/**
+ * Excludes workers of an earlier build that run tasks as Pods, and no models: they have no GPU for
+ * a replica.
+ */
 const GPUS_OF_PODS = { key: "heddle/gpus", operator: "in" as const, values: ["pods"] };
 
 function claimRequest(

@@ -6,7 +6,7 @@ export class DecodeCall {
   readonly batch: Batch;
   /** In the order of the batch. */
   readonly members: Sequence[] = [];
-  /** Those that have rows of logits in it, and how many rows. */
+  /** The sequences that have rows of logits in it, and how many rows. */
   readonly rows: TextSequence[] = [];
   readonly rowCounts: number[] = [];
   /** Admissions of the members when they were added. */

@@ -41,7 +41,7 @@ export interface LoadedModel {
   readonly cache: KvCache;
   readonly limits: KvLimits;
   readonly batchTokens: number;
-  /** Of the residual stream, where other stages compute before this one; else 0. */
+  /** The row length of the residual stream, where other stages compute before this one; else 0. */
   readonly rowLength: number;
   /** This many batches may be sent before the first of them is decoded. */
   readonly callsAtOnce: number;

@@ -1,9 +1,12 @@
 import type { Llama } from "../native/bindings.ts";
 import type { Pointer } from "../native/layouts.ts";
 
-/** Of all adapters' files that an engine keeps loaded; they take about as much memory. */
+/**
+ * The most bytes of all adapters' files that an engine keeps loaded; they take about as much
+ * memory.
+ */
 export const MAX_ADAPTER_BYTES = 2 * 2 ** 30;
-/** Of a file that goes to other stages too: all calls wait for its frames. */
+/** The largest file that goes to other stages too: all calls wait for its frames. */
 export const MAX_GIVEN_BYTES = 512 * 2 ** 20;
 
 /** A loaded LoRA adapter, and what its change of the weights is multiplied by. */

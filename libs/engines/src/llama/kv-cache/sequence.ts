@@ -17,7 +17,9 @@ export interface TextSequence extends SequenceState {
   readonly reasoning: ReasoningLimiter | undefined;
   /** Tokens sampled so far. */
   sampled: number;
-  /** Of a prompt that is scored: its tokens that are, the first among them; else all of them. */
+  /**
+   * For a prompt that is scored, how many of its tokens are, from the first on; else all of them.
+   */
   scored: number;
   /** Absent where its next tokens are not predicted. */
   drafter: Drafter | undefined;
@@ -42,7 +44,7 @@ interface SequenceState {
   /** Since when it waits for a slot; negative after a preemption, until the next admission. */
   waitingSinceMs: number;
   readonly tokens: TokenList;
-  /** Of these, the first that are computed as a prompt. */
+  /** How many of the first tokens are computed as a prompt. */
   promptLength: number;
   /** Whether its numbers must not depend on other sequences. */
   readonly isDeterministic: boolean;
@@ -56,7 +58,10 @@ interface SequenceState {
   admitted: number;
   /** Tokens whose cells are in the cache; when it equals tokens.length the next is sampled. */
   computed: number;
-  /** Of these, the first that were computed in whole pieces, so that all sequences may reuse them. */
+  /**
+   * How many of these were computed in whole pieces, from the first on, so that all sequences may
+   * reuse them.
+   */
   exact: number;
   /** Whether its prompt was offered to others since it got its slot. */
   shared: boolean;

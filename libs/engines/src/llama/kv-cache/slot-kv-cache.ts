@@ -22,7 +22,7 @@ interface Slot {
   owner: Sequence | undefined;
   /** While idle: the tokens whose cells it keeps. */
   kept: Int32Array;
-  /** Of these, the first that were computed in whole pieces. */
+  /** How many of these were computed in whole pieces, from the first on. */
   exact: number;
   /** The group of the sequence that computed them. */
   group: string;

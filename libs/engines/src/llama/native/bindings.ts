@@ -67,7 +67,7 @@ export interface Llama {
   model_n_embd_out(model: Pointer): number;
   model_n_cls_out(model: Pointer): number;
   model_n_layer(model: Pointer): number;
-  /** Of the attention's window; 0 for none. */
+  /** The width of the attention's window; 0 for none. */
   model_n_swa(model: Pointer): number;
   model_n_head(model: Pointer): number;
   model_n_head_kv(model: Pointer): number;

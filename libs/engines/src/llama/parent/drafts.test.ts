@@ -27,7 +27,7 @@ const ASKS: readonly (Ask & { readonly name: string })[] = [
 describe("drafts on the tiny model", () => {
   let plain: TestSession;
   let drafting: TestSession;
-  /** Of each choice whether all its tokens were the same. */
+  /** Whether all tokens of each choice were the same. */
   const compared: boolean[] = [];
   beforeAll(async () => {
     const options = { maxSequences: 4, contextTokens: 512 };

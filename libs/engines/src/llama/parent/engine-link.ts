@@ -4,7 +4,7 @@ import type { ChildMessage, ParentMessage } from "../protocol/child-protocol.ts"
 
 /** An engine process as its owner reaches it, wherever it runs. */
 export interface EngineLink {
-  /** Of a process of this machine. */
+  /** The PID of a process of this machine. */
   readonly pid: number | undefined;
   /** The bytes of its event frames. */
   readonly events: Readable;

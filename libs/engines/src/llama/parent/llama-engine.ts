@@ -33,7 +33,7 @@ export interface LlamaEngineOptions {
   readonly onRestart?: ((reason: AppError) => void) | undefined;
   /** Called when it takes requests again after that. */
   readonly onRecovered?: (() => void) | undefined;
-  /** Of its process, which is a child of this one where nothing launches it elsewhere. */
+  /** Options of its process, which is a child of this one where nothing launches it elsewhere. */
   readonly child?: { readonly timeouts?: Partial<ChildTimeouts>; readonly launch?: EngineLauncher };
   /** Ends the load when it aborts; once the engine is ready, `close` is the way to end it. */
   readonly signal?: AbortSignal | undefined;

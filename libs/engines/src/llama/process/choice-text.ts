@@ -8,7 +8,7 @@ import { isSilent } from "../tokenizing/vocabulary.ts";
 /** What a token added to the answer. */
 export interface TextDelta {
   readonly text: string;
-  /** Those let out since the last delta. */
+  /** The tokens whose text was sent since the last delta. */
   readonly tokenIds: readonly number[];
   readonly logprobs: readonly TokenLogprob[] | undefined;
 }

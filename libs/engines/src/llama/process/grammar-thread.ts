@@ -17,13 +17,13 @@ export interface GrammarStart {
 
 /** What a text must be: an answer by a JSON schema, which is a text here, or calls of tools. */
 export interface GrammarSource {
-  /** Of the answer; free text without one. */
+  /** The schema of the answer; free text without one. */
   readonly schema?: string | undefined;
-  /** Those that may be called, with their places in the request. */
+  /** The tools that may be called, with their indices in the request. */
   readonly tools?: readonly (ToolDefinition & { readonly at: number })[] | undefined;
   readonly isRequired?: boolean | undefined;
   readonly isParallel?: boolean | undefined;
-  /** Of a model that reasons: whether the prompt has opened the reasoning. */
+  /** Whether the prompt of a model that reasons has opened the reasoning. */
   readonly isOpen?: boolean | undefined;
 }
 

@@ -39,13 +39,16 @@ export class LiveRequest extends LiveWork {
   #completionTokens = 0;
   #texts: (ChoiceText | undefined)[];
   #readers: readonly (CallReader | HarmonyReader)[] = [];
-  /** Of each choice, before its first text: what the prompt's end means for how it is to be read. */
+  /** What the prompt's end means for how each choice is to be read, before its first text. */
   readonly #firstTexts: string[] = [];
   readonly #given: RequestTexts;
   #echo: PromptEcho | undefined;
-  /** Of choices that found the prompt in the cache, while its scores are computed for the first. */
+  /**
+   * Tokens of choices that found the prompt in the cache, while its scores are computed for the
+   * first.
+   */
   #held: SampledToken[] = [];
-  /** Of each choice that is continued: characters of its text that were sent before. */
+  /** Characters of the text of each continued choice that were sent before. */
   readonly #skipped: number[] = [];
   /** What the continued choices have beyond what was sent. */
   readonly #repeated: EngineEvent[] = [];

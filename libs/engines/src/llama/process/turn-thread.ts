@@ -15,7 +15,9 @@ interface TurnThreadOptions {
 
 /** An item that takes more ends the thread and fails; without a limit none may. */
 interface TurnLimit {
-  /** Of a processor, so that a loaded machine fails no item. The memory is the thread's own limit. */
+  /**
+   * Processor time, so that a loaded machine fails no item. The memory is the thread's own limit.
+   */
   readonly cpuMs: number;
   readonly failure: () => AppError;
 }

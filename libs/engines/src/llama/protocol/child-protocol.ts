@@ -18,15 +18,15 @@ export interface ChildStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
-  /** Of the model: more than one where others compute before it, over STAGES_FD. */
+  /** The stages of the model: more than one where others compute before it, over STAGES_FD. */
   readonly stages?: number | undefined;
   /** Blocks of the stages before this one. */
   readonly earlierBlocks?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
-  /** Of what the stages send; `f32` if absent. */
+  /** The type of what the stages send; `f32` if absent. */
   readonly stageDtype?: StageDtype | undefined;
-  /** Of the KV cache; `f16` if absent. */
+  /** The type of the KV cache; `f16` if absent. */
   readonly kvDtype?: KvDtype | undefined;
   readonly maxQueued: number;
   readonly prefillBudgetTokens: number;

@@ -18,15 +18,17 @@ export interface ThreadStart {
   /** Over several devices; absent for one. */
   readonly split?: GpuSplit | undefined;
   readonly threads: number;
-  /** Of the model: more than one where others compute before this one, over STAGES_FD. */
+  /**
+   * The stages of the model: more than one where others compute before this one, over STAGES_FD.
+   */
   readonly stages?: number | undefined;
   /** Blocks of the stages before this one. */
   readonly earlierBlocks?: number | undefined;
   /** Calls under way at once; as many as stages if absent. */
   readonly callsAtOnce?: number | undefined;
-  /** Of what the stages send; `f32` if absent. */
+  /** The type of what the stages send; `f32` if absent. */
   readonly stageDtype?: StageDtype | undefined;
-  /** Of the KV cache; `f16` if absent. */
+  /** The type of the KV cache; `f16` if absent. */
   readonly kvDtype?: KvDtype | undefined;
   /** Absent means as many as the memory has room for, at most a default. */
   readonly maxSequences?: number | undefined;
@@ -43,7 +45,7 @@ export interface ThreadStart {
   readonly kvTokens?: number | undefined;
   /** One int32 that the other side changes and notifies when it has posted something. */
   readonly wake: SharedArrayBuffer;
-  /** Of the StepRing through which plain steps come. */
+  /** The memory of the StepRing through which plain steps come. */
   readonly steps: SharedArrayBuffer;
 }
 
@@ -69,7 +71,7 @@ export interface ThreadSubmit {
   readonly firstHandle: number;
   readonly choices: number;
   readonly prompt: Int32Array;
-  /** Of an answer that is continued: the tokens of each choice so far; undefined of a finished one. */
+  /** The tokens of each choice of a continued answer until now; undefined for a finished choice. */
   readonly sent?: readonly (Int32Array | undefined)[] | undefined;
   readonly maxTokens: number;
   /** The seed is that of choice 0. */

@@ -28,7 +28,7 @@ export class Drafter {
   readonly #index: LookupIndex;
   readonly #rates = [...FIRST_RATES];
   readonly #counts = FIRST_RATES.map(() => FIRST_WEIGHT);
-  /** Of the present match. */
+  /** The kind of the present match. */
   #kind = 0;
   #predicted = 0;
   #drafted = 0;

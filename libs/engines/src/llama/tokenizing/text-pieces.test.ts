@@ -7,7 +7,7 @@ import { textPieces } from "./text-pieces.ts";
 
 /** What the native library can read at once without harm. */
 const MAX_PIECE_CHARS = 8 * 1024;
-/** Of vocabularies of byte pairs. */
+/** The cuts of vocabularies of byte pairs. */
 const WORDS: TextCuts = {
   atSpaces: true,
   atSymbols: true,

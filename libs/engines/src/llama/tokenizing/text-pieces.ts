@@ -16,7 +16,10 @@ const LETTER = /\p{L}/u;
 /** What no pattern joins to the letter before it: apostrophes are a part of "it's" in some. */
 const SYMBOL = /[^\s\p{L}\p{N}\p{M}\p{Cs}'’]|[\r\n]/u;
 const LONG_DIGITS = new RegExp(`[0-9]{${MAX_DIGITS + 1},}`, "g");
-/** Of further kinds of numbers the library makes no groups: those are cut anywhere, so that none ends the process. */
+/**
+ * Numbers of further kinds, which the library does not group: they are cut anywhere, so that none
+ * ends the process.
+ */
 const LONG_NUMBERS = new RegExp(`\\p{N}{${MAX_PIECE_CHARS + 1},}`, "gu");
 
 /** Whether a text is long enough to be given to the library in pieces. */

@@ -15,7 +15,7 @@ interface Taken {
 /** Turns arguments that are elements of their own into a JSON object, piece by piece. */
 export class TaggedArguments {
   readonly #raw: ReadonlySet<string>;
-  /** Of the parameter whose value comes. */
+  /** The parameter whose value is being read. */
   #value: { readonly isRaw: boolean } | undefined;
   #count = 0;
 

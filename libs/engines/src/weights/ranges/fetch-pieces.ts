@@ -22,7 +22,7 @@ export interface PieceFetch {
   readonly pieces: readonly WantedPiece[];
   /** Tried in order for each run of pieces. */
   readonly sources: readonly RangeSource[];
-  /** Those that have failed, which are not asked again; more are added. */
+  /** The sources that have failed, which are not asked again; more are added. */
   readonly failures: Map<RangeSource, Failure>;
   readonly limits: PullLimits;
   readonly signal: AbortSignal;

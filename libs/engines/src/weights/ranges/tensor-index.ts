@@ -17,7 +17,7 @@ export interface IndexedPiece {
  * is verified without the rest of the file.
  */
 export interface TensorIndex {
-  /** Of the whole file. */
+  /** The size of the whole file. */
   readonly sizeBytes: number;
   /** The header, then the tensors in the order of the file; they do not overlap. */
   readonly pieces: readonly IndexedPiece[];
@@ -26,13 +26,13 @@ export interface TensorIndex {
 /** What a pass over a whole file gives. */
 export interface IndexedFile {
   readonly index: TensorIndex;
-  /** Of the whole file. */
+  /** The hash of the whole file. */
   readonly sha256: string;
   readonly header: Uint8Array;
 }
 
 const VERSION = 1;
-/** Of the text: some 100 bytes for each of the 65,536 tensors that a file may have. */
+/** The most bytes of the text: some 100 for each of the 65,536 tensors that a file may have. */
 export const MAX_INDEX_BYTES = 8 * 2 ** 20;
 /** A header is parsed when this much of it is there, then at each multiple of four. */
 const FIRST_PARSE_BYTES = 64 * 2 ** 10;
@@ -128,7 +128,7 @@ export interface PassState {
   readonly whole: string;
   /** Absent between two pieces. */
   readonly piece?: string | undefined;
-  /** Of the pieces that have passed. */
+  /** The hashes of the pieces that have passed. */
   readonly sha256: readonly string[];
 }
 
@@ -274,5 +274,5 @@ export class IndexPass {
   }
 }
 
-/** Of no bytes. */
+/** The hash of no bytes. */
 const EMPTY = createHash("sha256").digest("hex");

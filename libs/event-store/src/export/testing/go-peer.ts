@@ -38,7 +38,7 @@ export interface GoPeerInput {
   readonly URL?: string;
   /** For the server. */
   readonly Token?: string;
-  /** Of Go's own form; for a note that the peer signs. */
+  /** The key in Go's own form; for a note that the peer signs. */
   readonly SignerKey?: string;
   readonly Indexes: readonly number[];
   /** Our proofs in base64, by the place of the index. */

@@ -14,7 +14,9 @@ export interface NatsServer {
 }
 
 const CONNECT_MS = 10_000;
-/** Of one message of the server, unless its caller expects more; acknowledgements are short. */
+/**
+ * The longest message of the server, unless its caller expects more; acknowledgements are short.
+ */
 const MAX_FRAME_BYTES = 64 * 1024;
 
 interface ServerInfo {

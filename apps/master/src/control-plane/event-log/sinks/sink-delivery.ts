@@ -30,7 +30,7 @@ interface DeliveryParts {
  */
 export class SinkDelivery {
   readonly #parts: DeliveryParts;
-  /** Of the place in the replicated state. */
+  /** The ID of the position in the replicated state. */
   readonly #id: string;
   readonly #stop = new AbortController();
   #fault = "";
