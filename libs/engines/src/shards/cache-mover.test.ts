@@ -18,7 +18,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Where the cells of a cache lie rounds by some 1e-4. */
 const NEAR = 2e-3;
-/** Of sequences that run, and of a prefix. */
+/** The cells of sequences that run, and of a prefix. */
 const [FIRST, SECOND, PREFIX] = [0, 1, 200];
 
 /** Tokens of a sequence at these positions. */

@@ -13,7 +13,7 @@ interface LibraryCache {
   readonly llama: Llama;
   readonly context: Pointer;
   readonly memory: Pointer;
-  /** Of the attention, in tokens; 0 for none. */
+  /** The window of the attention, in tokens; 0 for none. */
   readonly window: number;
 }
 

@@ -27,7 +27,7 @@ export interface ShardCut {
   readonly header: Uint8Array;
   /** In the order of the shard's file. */
   readonly ranges: readonly SourceRange[];
-  /** Of the shard's file, holes included. */
+  /** The size of the shard's file, holes included. */
   readonly sizeBytes: number;
   /** Bytes of all ranges, which a worker has to fetch. */
   readonly sourceBytes: number;

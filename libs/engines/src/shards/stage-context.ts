@@ -19,7 +19,7 @@ export interface ContextSizes {
   readonly batchTokens: number;
 }
 
-/** Of a trial. */
+/** The rows of a trial. */
 const TRIAL_ROWS = 2;
 /** The fewest that the library takes for a context. */
 const TRIAL_KV_TOKENS = 256;

@@ -8,20 +8,20 @@ import { type CuttableModel, numberValue } from "./cut-rules.ts";
 const EARLIER_BYTES = 80 * 2 ** 20;
 /** The engine's process, with its threads for prompts and grammars. */
 const ENGINE_BYTES = 150 * 2 ** 20;
-/** Of the engine: tables of the tokenizer and of grammars, and rows of logits. */
+/** The engine's bytes per word: tables of the tokenizer and of grammars, and rows of logits. */
 const BYTES_PER_WORD = 1_200;
 /** Values of a batch's row that are there at once, in rows of the residual stream and in wide ones. */
 const NARROW_ROWS = 9;
 const WIDE_ROWS = 3.5;
-/** Of a row of the batch and a token of the cache: the mask of attention, as f32 and as f16. */
+/** The attention mask's bytes per row of the batch and token of the cache, as f32 and as f16. */
 const MASK_BYTES = 6;
 const F32_BYTES = 4;
 
 /** Memory of a stage's process beside the weights and the cache. */
 export interface StageOverhead {
-  /** Of a stage that is not the last. */
+  /** The bytes of a stage that is not the last. */
   readonly earlier: number;
-  /** Of the last one, as of an engine with a whole model. */
+  /** The bytes of the last stage, as of an engine with a whole model. */
   readonly last: number;
 }
 

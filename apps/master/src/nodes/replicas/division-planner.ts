@@ -9,7 +9,7 @@ import { maxStagesOf, type StageCandidate, type StagedReplica } from "./staged-r
 import type { WakeUp } from "./wake-up.ts";
 
 const RETRY = { baseMs: 500, maxMs: 30_000 };
-/** Of a worker that plans: the model is read, or does not fit. Others say the same. */
+/** The codes of a worker that plans: the model is read, or does not fit. Others say the same. */
 const NO_FAULT: ReadonlySet<ErrorCode> = new Set(["model_loading", "unprocessable"]);
 /** Workers that a plan considers. */
 const MAX_WORKERS = 16;

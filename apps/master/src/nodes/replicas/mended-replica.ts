@@ -14,7 +14,7 @@ import {
 export type StageHold = "firm" | "leaving" | "lost" | "gone";
 
 interface Mending {
-  /** Of the replica's stages. */
+  /** The holds of the replica's stages. */
   readonly holds: readonly StageHold[];
   /** Workers that have no stage. */
   readonly spares: readonly StageCandidate[];

@@ -10,17 +10,17 @@ export interface InferenceCall {
   /** Cached prefixes serve only calls of the same salt. */
   readonly cacheSalt: string;
   readonly deadlineMs: number;
-  /** Of `priorityNumber`; larger goes first. */
+  /** The number of `priorityNumber`; larger goes first. */
   readonly priority: number;
-  /** Of the call's span; absent where traces are off. */
+  /** The trace context of the call's span; absent where traces are off. */
   readonly traceparent?: string | undefined;
-  /** Of a part of a call that is divided. */
+  /** The part's position in a call that is divided. */
   readonly place?: PartPlace | undefined;
 }
 
 /** Where a part of a call is. The parts of one call go to replicas apart. */
 export interface PartPlace {
-  /** Of the replica; undefined while it has none. */
+  /** The replica's holder; undefined while it has none. */
   holder: string | undefined;
   readonly sequences: number;
   /** All parts of the call. */
@@ -64,7 +64,7 @@ export interface Outlook {
   /** A call starts its replicas, so it waits for them until its deadline. */
   readonly isPatient?: boolean;
   readonly message: string;
-  /** Of the weights that are being pulled. */
+  /** The bytes of the weights that the running pull has received. */
   readonly pulledBytes?: number | undefined;
   readonly totalBytes?: number | undefined;
 }

@@ -16,7 +16,7 @@ const OPTIONS = {
   maxSequences: SEQUENCES,
 };
 
-/** Of embeddings: rounding changes them by some 1e-4, another input by about 1. */
+/** The largest difference of embeddings: rounding makes some 1e-4, another input about 1. */
 const NEAR = 2e-3;
 
 /** A prompt of this many tokens. */

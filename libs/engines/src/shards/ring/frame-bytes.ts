@@ -1,6 +1,6 @@
 import type { StageFrame } from "./stage-frame.ts";
 
-/** Of a frame, so that those of a file are fewer than what is held while stages join. */
+/** The bytes of a frame, so that those of a file are fewer than what is held while stages join. */
 export const FRAME_PART_BYTES = 16 * 2 ** 20;
 
 /** A part of some bytes. In place of a row: its bytes, those that follow, and a number of its own. */

@@ -4,7 +4,7 @@ import { frameBytes, HEADER_BYTES } from "./stage-frame.ts";
 export class FrameSplitter {
   #pieces: Uint8Array[] = [];
   #held = 0;
-  /** Of the frame that has begun; 0 while its header is not whole. */
+  /** The size of the frame that has begun; 0 while its header is not whole. */
   #wanted = 0;
 
   /** The frames that are whole with these bytes. Throws `invalid_value` where they are none. */

@@ -24,7 +24,7 @@ export class LocalStages {
   #stages: readonly StageProcess[] = [];
   #frames: readonly Duplex[] = [];
   #moving = 0;
-  /** Those that others have taken the place of. */
+  /** The processes that others have replaced. */
   readonly #left: StageProcess[] = [];
   #hub: StageHub | undefined;
   #closed = false;

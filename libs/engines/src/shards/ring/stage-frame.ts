@@ -16,7 +16,7 @@ import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
  * what left the one before it.
  */
 export interface StageFrame {
-  /** Of this run of the last stage; the others forget everything where it is new. */
+  /** The epoch of this run of the last stage; the others forget everything where it is new. */
   epoch: number;
   /** Counts from 0 in an epoch. */
   step: number;
@@ -53,7 +53,7 @@ export function endsEpoch({ status }: StageFrame): boolean {
   return status === STAGE_LOST;
 }
 
-/** Of a change of the caches. */
+/** The numbers of a change of the caches. */
 export const CHANGE_NUMBERS = 4;
 /** In place of the sequence that gets cells: they are taken away. */
 export const REMOVES = -1;
@@ -62,14 +62,14 @@ export const ROW_NUMBERS = 3;
 
 export const MAX_CHANGES = 4_096;
 const MAX_ROWS = 8_192;
-/** Of all rows of the residual stream: 512 rows of 32,768 numbers. */
+/** The most bytes of all rows of the residual stream: 512 rows of 32,768 numbers. */
 const MAX_HIDDEN_BYTES = 64 * 2 ** 20;
 
 export const HEADER_BYTES = 48;
 const HEADER_NUMBERS = HEADER_BYTES / 4;
 const F32_BYTES = 4;
 const BF16_BYTES = 2;
-/** Of this layout. All stages of a model have the same. */
+/** The version of this layout. All stages of a model have the same. */
 export const FRAME_VERSION = 5;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;

@@ -52,7 +52,7 @@ export class StageHub {
   readonly #moves = new SerialQueue();
   /** Called when no frame is under way; set while a stage moves. */
   #onQuiet: (() => void) | undefined;
-  /** Of the latest frame that went out, and of the latest one that was lost; 0 for none. */
+  /** The epochs of the latest frame that was sent and of the latest lost one; 0 for none. */
   #epoch = 0;
   #lostEpoch = 0;
   #timer: NodeJS.Timeout | undefined;

@@ -15,7 +15,7 @@ import { cutShard } from "../shard-cut.ts";
 import { writeShard } from "./write-shard.ts";
 
 const BLOCKS = 6;
-/** Of every cache: fewer than four slots, so that the whole model's is one pool too. */
+/** The tokens of every cache: fewer than four slots, so that the whole model's is one pool too. */
 export const KV_TOKENS = 1_024;
 export const OPTIONS: EngineOptions = {
   threads: 1,
