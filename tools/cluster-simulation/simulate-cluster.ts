@@ -257,7 +257,7 @@ class ClusterSimulation {
   /** Runs with faults for some seconds, then without until all jobs have ended. */
   async #live(seconds: number, hasEnded: () => boolean): Promise<void> {
     const { queue } = this.#world;
-    this.#look();
+    this.#poll();
     if (this.#isMixed) this.#upgradeLater(seconds);
     for (const node of [...this.#workers, ...this.#servers]) node.start();
     this.#clients.start();
@@ -274,10 +274,10 @@ class ClusterSimulation {
   }
 
   /** What only the simulation does in place of the rest of a master, and what it asks of the leader. */
-  #look(): void {
+  #poll(): void {
     const leader = this.#leader();
     if (leader?.process && !leader.process.isPaused) leader.process.run(() => this.#ask(leader));
-    this.#world.queue.after(POLL_US, () => this.#look());
+    this.#world.queue.after(POLL_US, () => this.#poll());
   }
 
   #ask(leader: SimulatedMaster): void {

@@ -56,8 +56,8 @@ export class AccessSeed implements OnApplicationBootstrap, BeforeApplicationShut
   onApplicationBootstrap(): void {
     const file = this.#file;
     if (file === undefined) return;
-    this.#timer = setInterval(() => void this.#look(file), POLL_MS).unref();
-    void this.#look(file);
+    this.#timer = setInterval(() => void this.#poll(file), POLL_MS).unref();
+    void this.#poll(file);
   }
 
   beforeApplicationShutdown(): void {
@@ -65,7 +65,7 @@ export class AccessSeed implements OnApplicationBootstrap, BeforeApplicationShut
     this.#ended.abort();
   }
 
-  async #look(file: string): Promise<void> {
+  async #poll(file: string): Promise<void> {
     const attempt = { content: stampOf(file), term: this.#control.group?.status().term };
     if (this.#isRunning || this.#isDone(attempt)) return;
     this.#isRunning = true;

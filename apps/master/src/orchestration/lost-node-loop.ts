@@ -38,7 +38,7 @@ export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdo
   }
 
   onApplicationBootstrap(): void {
-    this.#lookIn(WATCH_MS.least);
+    this.#checkIn(WATCH_MS.least);
   }
 
   onApplicationShutdown(): void {
@@ -46,20 +46,20 @@ export class LostNodeLoop implements OnApplicationBootstrap, OnApplicationShutdo
     clearTimeout(this.#timer);
   }
 
-  #lookIn(ms: number): void {
+  #checkIn(ms: number): void {
     if (this.#isClosed) return;
-    this.#timer = setTimeout(() => void this.#lookAndGoOn(), ms).unref();
+    this.#timer = setTimeout(() => void this.#checkAndSchedule(), ms).unref();
   }
 
-  async #lookAndGoOn(): Promise<void> {
+  async #checkAndSchedule(): Promise<void> {
     const beganMs = systemClock.monotonicMs();
-    await this.#look();
+    await this.#check();
     const tookMs = systemClock.monotonicMs() - beganMs;
     const { least, most } = WATCH_MS;
-    this.#lookIn(Math.min(most, Math.max(least, tookMs / WATCH_SHARE)));
+    this.#checkIn(Math.min(most, Math.max(least, tookMs / WATCH_SHARE)));
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     if (!isActiveLeader(this.#control)) {
       this.#nodes.reset();
       this.#servers.reset();

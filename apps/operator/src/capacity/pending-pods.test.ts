@@ -78,7 +78,7 @@ const settings: PendingPodSettings = {
 };
 const config = new KubeConfig();
 const log = { info: () => {}, warn: () => {}, error: () => {} };
-const look = (own = settings) =>
+const reconcile = (own = settings) =>
   new PendingPods({
     heddle: { jobs } as never,
     config,
@@ -86,7 +86,7 @@ const look = (own = settings) =>
     cluster: "one",
     settings: own,
     log: log as never,
-  }).look(NOW);
+  }).reconcile(NOW);
 const names = () => [...pods.keys()].sort();
 
 beforeAll(async () => {
@@ -107,8 +107,8 @@ beforeEach(() => {
 
 it("pending Pods: a gang without room has one for each task, with its requests", async () => {
   waiting = [gang("A1")];
-  await look();
-  await look();
+  await reconcile();
+  await reconcile();
   expect(names()).toEqual(["heddle-pending-a1-0", "heddle-pending-a1-1"]);
   expect(selectors).toEqual(["heddle.dev/pending=one", "heddle.dev/pending=one"]);
   const { metadata, spec } = pods.get("heddle-pending-a1-1")!;
@@ -127,13 +127,13 @@ it("pending Pods: a gang without room has one for each task, with its requests",
 
 it("pending Pods: they go once the gang waits no more; an ended one is made again", async () => {
   waiting = [gang("a"), gang("b")];
-  await look();
+  await reconcile();
   const ended = pods.get("heddle-pending-b-0")!;
   pods.set("heddle-pending-b-0", { ...ended, status: { phase: "Failed" } });
   waiting = [gang("b")];
-  await look();
+  await reconcile();
   expect(names()).toEqual(["heddle-pending-b-1"]);
-  await look();
+  await reconcile();
   expect(names()).toEqual(["heddle-pending-b-0", "heddle-pending-b-1"]);
 });
 
@@ -143,30 +143,30 @@ it("pending Pods: none for what another node would not help, nor before its time
     gang("unknown", { reasons: [] }),
     gang("new", { since: "2026-01-01T00:59:30Z" }),
   ];
-  await look();
+  await reconcile();
   expect(names()).toEqual([]);
   waiting = [gang("gpus"), gang("cpus", { tasks: 1, gpu_count: 0, reasons: ["NoNodes"] })];
-  await look({ ...settings, gpu_resource: "" });
+  await reconcile({ ...settings, gpu_resource: "" });
   expect(names()).toEqual(["heddle-pending-cpus-0"]);
 });
 
 it("pending Pods: their number is bounded; the gangs that wait longest come first", async () => {
   const later = { since: "2026-01-01T00:10:00Z" };
   waiting = [gang("late", { tasks: 200, ...later }), gang("old", { tasks: 100 })];
-  await look();
+  await reconcile();
   expect(names()).toHaveLength(100);
   waiting = Array.from({ length: 40 }, (_, at) => gang(`n${at}`, { tasks: 1 }));
-  await look();
+  await reconcile();
   expect(names()).toHaveLength(32);
 });
 
 it("pending Pods: one that is refused keeps no other from being made", async () => {
   waiting = [gang("a")];
   refusals = [403];
-  await look();
+  await reconcile();
   expect(names()).toEqual(["heddle-pending-a-1"]);
   refusals = [500];
-  await expect(look()).rejects.toMatchObject({ code: 500 });
+  await expect(reconcile()).rejects.toMatchObject({ code: 500 });
 });
 
 it("pending Pods: their file is checked, and named where it is wrong", () => {
@@ -187,6 +187,6 @@ it("pending Pods: their file is checked, and named where it is wrong", () => {
 
 it("pending Pods: a gang larger than all nodes has them while it is accepted", async () => {
   waiting = [gang("A1", { state: "accepted" }), gang("A2", { state: "running" })];
-  await look();
+  await reconcile();
   expect(names()).toHaveLength(2);
 });

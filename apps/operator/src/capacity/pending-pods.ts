@@ -62,7 +62,7 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
 
   onModuleInit(): void {
     this.#run = keepConnected<unknown>({
-      connect: (onOpen) => this.look().then(onOpen, (error: unknown) => error),
+      connect: (onOpen) => this.reconcile().then(onOpen, (error: unknown) => error),
       backoff: POLL_BACKOFF,
       signal: this.#closing.signal,
       onEnd: (error) => {
@@ -80,7 +80,7 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
   }
 
   /** Makes the Pods that are missing, and removes those of gangs that wait no more. */
-  async look(nowMs = Date.now()): Promise<void> {
+  async reconcile(nowMs = Date.now()): Promise<void> {
     const { namespace, cluster } = this.#options;
     const labelSelector = `${PENDING_LABEL}=${cluster}`;
     const { items } = await this.#api.listNamespacedPod({ namespace, labelSelector });

@@ -64,7 +64,7 @@ async function isEnrolled(role: NodeRole, dataDirectory: string): Promise<boolea
 
 /** Whether any of the masters serves HTTP, which one without a group does not. */
 async function isRunning(endpoints: readonly string[], seconds: number): Promise<boolean> {
-  const look = () =>
+  const check = () =>
     Promise.any(
       endpoints.map(async (endpoint) => {
         const signal = AbortSignal.timeout(TRY_MS);
@@ -73,7 +73,7 @@ async function isRunning(endpoints: readonly string[], seconds: number): Promise
       }),
     );
   try {
-    await retry(look, { backoff: BACKOFF, deadlineMs: seconds * 1_000 });
+    await retry(check, { backoff: BACKOFF, deadlineMs: seconds * 1_000 });
     return true;
   } catch {
     return false;

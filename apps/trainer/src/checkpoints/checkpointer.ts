@@ -67,7 +67,7 @@ export class Checkpointer {
     this.#requested = true;
     this.#requestedAtMs = performance.now();
     this.#statesLeft = STATE_ROUNDS;
-    this.#timer ??= setInterval(() => this.#look(), POLL_MS);
+    this.#timer ??= setInterval(() => this.#check(), POLL_MS);
   }
 
   /** Between a pull and the next push. */
@@ -157,7 +157,7 @@ export class Checkpointer {
     }
   }
 
-  #look(): void {
+  #check(): void {
     if (!this.#requested || this.#taking || this.#waitingSinceMs === undefined) return;
     if (performance.now() - this.#waitingSinceMs < STUCK_MS) return;
     if (this.#parts.rank !== 0) {

@@ -300,12 +300,12 @@ export class JobShards {
 
   /** The statuses of the shards, once rank 0 has opened all of them. */
   #awaitReady() {
-    const look = async () => {
+    const poll = async () => {
       const statuses = await shardStatuses(this.#access);
       if (statuses.every(({ ready }) => ready)) return statuses;
       throw new AppError("shard_unavailable", "rank 0 has not opened them");
     };
-    return retry(look, {
+    return retry(poll, {
       backoff: BACKOFF,
       deadlineMs: OPEN_TIMEOUT_MS,
       signal: this.#access.signal,

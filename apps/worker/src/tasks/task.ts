@@ -303,7 +303,7 @@ export class Task {
       const end = await exited(this.#context.watchMs());
       if (end) return end;
       await this.#observe();
-      if (!this.#stop && (await this.#hold.look(handle))) this.#onHold();
+      if (!this.#stop && (await this.#hold.update(handle))) this.#onHold();
       const nowMs = performance.now();
       if (this.#hold.isHeld) watch.onHeld(nowMs);
       if (nowMs - progressAtMs >= PROGRESS_MS) {

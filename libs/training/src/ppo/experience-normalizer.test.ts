@@ -87,7 +87,7 @@ test("normalization: numbers are clipped at 10", () => {
   const { worlds, normalizer } = cars(ON);
   for (let step = 0; step < 40; step++) normalizer.observe();
   worlds.observations.set([1e3, -1e3, 0, 0]);
-  normalizer.look();
+  normalizer.refresh();
   expect([...normalizer.observations.subarray(0, 2)]).toEqual([10, -10]);
   for (let step = 0; step < 20; step++) {
     normalizer.scaleRewards(Float32Array.of(0, 0), Float32Array.of(0, 0));
@@ -123,7 +123,7 @@ test("exported policy: takes raw observations, answers as the trained one", () =
     worlds.step(Int32Array.of(2, 0));
   }
   normalizer.endRollout();
-  normalizer.look();
+  normalizer.refresh();
   const parameters = { ...initialParameters(specs, random), ...moments };
   const raw = { observation: worlds.observations };
   const answered = evaluated(policyModel(policy, parameters, 2), raw);

@@ -80,11 +80,11 @@ export class ExperienceNormalizer {
   observe(): void {
     if (!this.#config.normalize_observations) return;
     this.#seen.add(this.#worlds.observations);
-    this.look();
+    this.refresh();
   }
 
   /** Fills `observations` without an update of the moments. */
-  look(): void {
+  refresh(): void {
     if (!this.#config.normalize_observations) return;
     this.observations.set(this.normalized(this.#worlds.observations));
   }

@@ -69,7 +69,7 @@ export async function collectRollout(
     }
   }
   // The next rollout updates the moments by these observations: it begins with them.
-  normalizer.look();
+  normalizer.refresh();
   const { value: lastValues } = (await forward.run(feeds)) as Outputs;
   normalizer.endRollout();
   const cutValues = options.bootstrapTruncated

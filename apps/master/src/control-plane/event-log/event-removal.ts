@@ -38,7 +38,7 @@ export class EventRemoval {
     while (!signal.aborted) {
       await delay(pollMs, undefined, { ref: false, signal }).catch(() => undefined);
       if (signal.aborted || !control.group?.status().isActiveLeader) continue;
-      await this.look().catch((error: unknown) => {
+      await this.removeDue().catch((error: unknown) => {
         log.warn({ err: toAppError(error) }, "the oldest events could not be removed yet");
       });
     }
@@ -48,8 +48,8 @@ export class EventRemoval {
     this.#stop.abort();
   }
 
-  /** Removes what is to go now. */
-  async look(): Promise<void> {
+  /** Removes the events that the settings no longer keep. */
+  async removeDue(): Promise<void> {
     const { control, events } = this.#parts;
     const { settings, cluster } = control.state;
     if (versionOf(control.state) < REMOVES_EVENTS || events.missing > 0) return;

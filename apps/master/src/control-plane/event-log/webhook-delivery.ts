@@ -51,7 +51,7 @@ export class WebhookDelivery {
   async run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      this.look();
+      this.startSteps();
       await delay(POLL_MS, undefined, { ref: false, signal }).catch(() => undefined);
     }
   }
@@ -61,7 +61,7 @@ export class WebhookDelivery {
   }
 
   /** Begins a step of each webhook that has something to send. */
-  look(): void {
+  startSteps(): void {
     const { control, log } = this.#parts;
     if (control.state.webhooks.size === 0 || !control.group?.status().isActiveLeader) return;
     for (const id of control.state.webhooks.keys()) {

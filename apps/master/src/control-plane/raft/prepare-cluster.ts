@@ -121,10 +121,10 @@ function awaitEncryption(
   signal: AbortSignal,
 ): Promise<void> {
   if (!control.takesSecrets) logger.info("waiting until the log is encrypted with the secrets key");
-  const look = async () => {
+  const check = async () => {
     if (!control.takesSecrets) throw new AppError("unavailable", "the log is not encrypted yet");
   };
-  return whileNoFault(control, look, { signal });
+  return whileNoFault(control, check, { signal });
 }
 
 function awaitLeader(

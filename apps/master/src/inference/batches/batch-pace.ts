@@ -25,7 +25,7 @@ export class BatchPace {
     const name = deployment ?? "";
     signal.throwIfAborted();
     while (!this.#hasRoom(name)) {
-      await this.#look(signal);
+      await this.#awaitChange(signal);
       signal.throwIfAborted();
     }
     this.#total++;
@@ -48,7 +48,7 @@ export class BatchPace {
     return Math.max(1, Math.floor(slots * SHARE));
   }
 
-  async #look(signal: AbortSignal): Promise<void> {
+  async #awaitChange(signal: AbortSignal): Promise<void> {
     const wake = new AbortController();
     const onAbort = () => wake.abort();
     this.#waiting.add(wake);

@@ -64,7 +64,7 @@ export class BatchRun {
   }
 
   /** Reads whether a caller has cancelled the batch. */
-  async look(): Promise<void> {
+  async checkCancelled(): Promise<void> {
     const { owner, id, run } = this.#name;
     const { stored } = await this.#parts.store.get(owner, id);
     if (stored.run !== run) this.leave(taken());

@@ -68,7 +68,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
 
   onApplicationBootstrap(): void {
     this.#unsubscribe = this.#control.onApplied((command) => this.#onApplied(command));
-    this.#timer = setInterval(() => this.#look(), POLL_MS);
+    this.#timer = setInterval(() => this.#poll(), POLL_MS);
     this.#timer.unref();
   }
 
@@ -89,7 +89,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
       this.#note(key);
       void this.#running
         .get(key)
-        ?.run.look()
+        ?.run.checkCancelled()
         .catch(() => undefined);
     } else if (command.type === "document.delete" && command.kind === "batch") {
       this.#note(documentKey(command));
@@ -102,7 +102,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
     else this.#open?.delete(key);
   }
 
-  #look(): void {
+  #poll(): void {
     if (!isActiveLeader(this.#control)) {
       this.#leaveAll("this master is no longer the leader");
       return;

@@ -23,7 +23,7 @@ export interface WantedResponse {
 }
 
 /** A response as it is on the master that runs it, or what is known of that master. */
-export type Look = ResponseUpdate | "lost" | "unknown";
+export type PolledResponse = ResponseUpdate | "lost" | "unknown";
 
 /** Monotonic, in milliseconds. */
 interface Silence {
@@ -65,7 +65,7 @@ export class ResponseRelay implements OnApplicationShutdown {
   }
 
   /** The response as it is there now; `lost` where nothing runs it any more. */
-  async look(master: string, id: string, owner: string): Promise<Look> {
+  async poll(master: string, id: string, owner: string): Promise<PolledResponse> {
     if (this.#addressOf(master) === undefined) return "lost";
     const pieces: Piece[] = [];
     try {

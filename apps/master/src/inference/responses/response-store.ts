@@ -116,9 +116,9 @@ export class ResponseStore {
       return isHere ? kept : this.#ended(owner, id);
     }
     if (Date.now() > this.#lastMs(kept.stored)) return this.#ended(owner, id);
-    const look = await this.relay.look(master, id, owner);
-    if (look === "lost") return this.#ended(owner, id);
-    const stored = look === "unknown" ? kept.stored : { ...kept.stored, ...look };
+    const polled = await this.relay.poll(master, id, owner);
+    if (polled === "lost") return this.#ended(owner, id);
+    const stored = polled === "unknown" ? kept.stored : { ...kept.stored, ...polled };
     return { ...kept, stored, master };
   }
 

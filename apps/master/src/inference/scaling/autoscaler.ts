@@ -51,7 +51,7 @@ export class Autoscaler {
 
   constructor(parts: AutoscalerParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => this.#look(), PERIOD_MS);
+    this.#timer = setInterval(() => this.#check(), PERIOD_MS);
     this.#timer.unref();
   }
 
@@ -59,7 +59,7 @@ export class Autoscaler {
     clearInterval(this.#timer);
   }
 
-  #look(): void {
+  #check(): void {
     const { deployments } = this.#parts.control.state;
     for (const key of this.#histories.keys()) {
       if (!deployments.get(key)?.scaling) this.#histories.delete(key);

@@ -22,7 +22,7 @@ export class OutputHold {
   }
 
   /** Stops or continues the task by the state of its output; true where that has changed. */
-  async look(handle: TaskHandle): Promise<boolean> {
+  async update(handle: TaskHandle): Promise<boolean> {
     const share = this.#streams.waitingShare;
     if (this.#isHeld && share <= RELEASE_SHARE) return this.release(handle);
     if (!this.#isHeld && share <= 1) return false;

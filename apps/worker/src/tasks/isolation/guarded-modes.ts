@@ -19,12 +19,12 @@ export class GuardedModes {
 
   /** From now on the paths keep the modes that they have, or get when they are made. */
   add(paths: readonly string[]): void {
-    for (const path of paths.slice(0, MAX_PATHS - this.#first.size)) this.#look(path);
+    for (const path of paths.slice(0, MAX_PATHS - this.#first.size)) this.#checkPath(path);
     this.#timer ??= setInterval(() => this.check(), PERIOD_MS).unref();
   }
 
   check(): void {
-    for (const path of this.#first.keys()) this.#look(path);
+    for (const path of this.#first.keys()) this.#checkPath(path);
   }
 
   stop(): void {
@@ -32,7 +32,7 @@ export class GuardedModes {
     this.#timer = undefined;
   }
 
-  #look(path: string): void {
+  #checkPath(path: string): void {
     const found = modeOf(path);
     if (found === undefined) return;
     const first = this.#first.get(path);

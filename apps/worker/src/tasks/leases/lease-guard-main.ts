@@ -43,9 +43,9 @@ lines.on("line", (line) => {
 lines.on("close", () => {
   isOrphan = true;
 });
-setInterval(look, CHECK_MS);
+setInterval(check, CHECK_MS);
 
-function look(): void {
+function check(): void {
   const nowMs = bootClock.monotonicMs();
   if (isOrphan && isRevoked) expiresAtMs = Math.min(expiresAtMs, nowMs);
   else if (isOrphan) expiresAtMs = Math.max(expiresAtMs, keptExpiry());

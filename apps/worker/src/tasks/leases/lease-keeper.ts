@@ -100,11 +100,11 @@ export class LeaseKeeper {
   watchWhile(isNeeded: () => boolean): void {
     this.#isNeeded = isNeeded;
     if (this.#timer) return;
-    this.#timer = setInterval(() => this.#look(), CHECK_MS).unref();
+    this.#timer = setInterval(() => this.#check(), CHECK_MS).unref();
     this.#guard?.guard(this.#lease.expiresAtMs);
   }
 
-  #look(): void {
+  #check(): void {
     void this.isLive;
     if (this.#isNeeded()) return;
     clearInterval(this.#timer);
