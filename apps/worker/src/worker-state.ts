@@ -53,7 +53,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
     const { machine, options } = this.#node;
     machine.onFault((gpu) => {
       const { index, simulated, fault } = gpu;
-      options.log.error({ gpu: index, simulated, fault }, "a GPU is sick");
+      options.log.error({ gpu: index, simulated, fault }, "a GPU is unhealthy");
       this.#tasks.onGpuFault(index ?? -1, fault ?? "");
       this.#node.report();
     });

@@ -65,7 +65,7 @@ export class Machine {
     return this.#options.simulatedGpus ?? this.#options.place?.offer?.gpus;
   }
 
-  /** Called once for each device that becomes sick. */
+  /** Called once for each device that becomes unhealthy. */
   onFault(listener: (gpu: Gpu) => void): void {
     this.#faultListeners.add(listener);
   }

@@ -1,7 +1,7 @@
 import type { Worker } from "@heddle/contracts/api/workers";
 import { type Finding, Reporter } from "./finding.ts";
 
-/** Each node as the cluster sees it: silent, refusing, of another version, with sick devices. */
+/** Each node as the cluster sees it: silent, refusing, of another version, with unhealthy devices. */
 export function checkNodes(workers: readonly Worker[], version: string): Finding[] {
   if (!workers.some(({ kind }) => kind === "worker")) {
     const report = new Reporter("node", "cluster");
@@ -18,7 +18,7 @@ export function checkNodes(workers: readonly Worker[], version: string): Finding
 function faultsOf(worker: Worker, clusterVersion: string): Finding[] {
   const { name, status, silent_seconds: seconds, gpus, version } = worker;
   const report = new Reporter("node", name);
-  const sick = gpus.filter(({ fault }) => fault !== null);
+  const unhealthy = gpus.filter(({ fault }) => fault !== null);
   return [
     ...(status === "suspect" || status === "lost"
       ? [
@@ -52,10 +52,10 @@ function faultsOf(worker: Worker, clusterVersion: string): Finding[] {
           ),
         ]
       : []),
-    ...(sick.length > 0
+    ...(unhealthy.length > 0
       ? [
           new Reporter("gpu", name).warning(
-            sick.map(({ index, fault }) => `GPU ${index}: ${fault}`).join("; "),
+            unhealthy.map(({ index, fault }) => `GPU ${index}: ${fault}`).join("; "),
             `Repair the device, then \`heddle workers resume ${name}\`.`,
           ),
         ]

@@ -1,6 +1,6 @@
 import type { Worker as ClusterNode } from "@heddle/contracts/api/workers";
 import { STRINGS } from "../strings.ts";
-import { figureShare, figureText, type GpuFigure, isSick } from "./gpu-figure.ts";
+import { figureShare, figureText, type GpuFigure, isUnhealthy } from "./gpu-figure.ts";
 
 const CELL_PX = 22;
 const SIDE_PX = 18;
@@ -14,7 +14,7 @@ interface DeviceCellsOptions {
   readonly figure: GpuFigure;
 }
 
-/** The GPUs of a node as cells: the fuller, the more of its figure; sick ones are crossed. */
+/** The GPUs of a node as cells: the fuller, the more of its figure; unhealthy ones are crossed. */
 export function DeviceCells({ node, figure }: DeviceCellsOptions) {
   const shown = node.gpus.slice(0, MAX_CELLS);
   const label = shown.map((gpu) => `${gpu.index}: ${figureText(gpu, figure)}`).join(", ");
@@ -35,7 +35,7 @@ export function DeviceCells({ node, figure }: DeviceCellsOptions) {
             rx={3}
             fillOpacity={FAINTEST + (1 - FAINTEST) * figureShare(gpu, figure)}
           />
-          {isSick(node, gpu) && (
+          {isUnhealthy(node, gpu) && (
             <path d={`M4 4L${SIDE_PX - 4} ${SIDE_PX - 4}M${SIDE_PX - 4} 4L4 ${SIDE_PX - 4}`} />
           )}
         </g>

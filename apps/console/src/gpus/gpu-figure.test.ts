@@ -1,6 +1,6 @@
 import type { Worker as ClusterNode } from "@heddle/contracts/api/workers";
 import { expect, test } from "vitest";
-import { figureShare, figureText, isSick } from "./gpu-figure.ts";
+import { figureShare, figureText, isUnhealthy } from "./gpu-figure.ts";
 
 const gpu = {
   index: 1,
@@ -24,11 +24,11 @@ test("gpus: figures are shares of their ranges, and never beyond them", () => {
   expect(figureText(gpu, "memory")).toBe("20 GB");
 });
 
-test("gpus: a device with a fault, or in quarantine, is sick", () => {
+test("gpus: a device with a fault, or in quarantine, is unhealthy", () => {
   const jobs = (device: number) =>
     ({ quarantined: [{ device, why: "", at: "" }] }) as unknown as ClusterNode["jobs"];
-  expect(isSick({ jobs: null }, gpu)).toBe(false);
-  expect(isSick({ jobs: null }, { ...gpu, fault: "Xid 79" })).toBe(true);
-  expect(isSick({ jobs: jobs(1) }, gpu)).toBe(true);
-  expect(isSick({ jobs: jobs(0) }, gpu)).toBe(false);
+  expect(isUnhealthy({ jobs: null }, gpu)).toBe(false);
+  expect(isUnhealthy({ jobs: null }, { ...gpu, fault: "Xid 79" })).toBe(true);
+  expect(isUnhealthy({ jobs: jobs(1) }, gpu)).toBe(true);
+  expect(isUnhealthy({ jobs: jobs(0) }, gpu)).toBe(false);
 });

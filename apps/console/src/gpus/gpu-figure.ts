@@ -25,7 +25,7 @@ export function figureText(gpu: GpuDevice, figure: GpuFigure): string {
 }
 
 /** Devices with a fault, or that the scheduler has taken out of service. */
-export function isSick(node: Pick<ClusterNode, "jobs">, gpu: GpuDevice): boolean {
+export function isUnhealthy(node: Pick<ClusterNode, "jobs">, gpu: GpuDevice): boolean {
   const quarantined = node.jobs?.quarantined.some(({ device }) => device === gpu.index);
   return gpu.fault !== null || quarantined === true;
 }

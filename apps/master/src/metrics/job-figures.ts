@@ -107,9 +107,9 @@ function* gpuFigures(control: ControlPlane): Steps<ClusterMetricsReply["jobs"]["
     const held = heldByDevice(control, node.offer.id);
     for (const { devices } of servingPlaces(control.jobs, node))
       for (const at of devices) held.set(at, WHOLE_DEVICE_MILLI);
-    const sick = new Set(node.quarantined.map(({ device }) => device));
+    const unusable = new Set(node.quarantined.map(({ device }) => device));
     for (let device = 0; device < node.offer.gpuCount; device++) {
-      if (sick.has(device)) continue;
+      if (unusable.has(device)) continue;
       const left = Math.max(0, WHOLE_DEVICE_MILLI - (held.get(device) ?? 0));
       total += WHOLE_DEVICE_MILLI;
       if (node.offer.simulated) simulated++;

@@ -187,18 +187,18 @@ function devicesOf(
   for (const { index, share } of uses.flatMap((use) => use.gpus)) {
     shares.set(index, Math.min(1, (shares.get(index) ?? 0) + share));
   }
-  const sick = new Set(record?.quarantined.map(({ device }) => device));
+  const quarantined = new Set(record?.quarantined.map(({ device }) => device));
   return node.gpus.map((gpu) => {
     const { index, simulated } = gpu;
     const inUse = shares.get(index) ?? 0;
-    const takesJobs = record?.state === "ready" && !sick.has(index);
+    const takesJobs = record?.state === "ready" && !quarantined.has(index);
     const pool = {
       type: gpu.name,
       simulated,
       count: 1,
       in_use: inUse,
       available: takesJobs ? 1 - inUse : 0,
-      quarantined: sick.has(index) ? 1 : 0,
+      quarantined: quarantined.has(index) ? 1 : 0,
       memory_bytes_each: gpu.memoryBytes,
     };
     return { name: deviceOf(node, gpu), pool };

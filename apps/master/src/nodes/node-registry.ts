@@ -152,8 +152,8 @@ export class NodeRegistry implements NodeDirectory {
   /** Whether a worker is attached, or left recently and may return. */
   expectsWorkers(): boolean {
     for (const { node } of this.#nodes.values()) if (isLive(node)) return true;
-    const awayMs = this.#clock.monotonicMs() - this.#workerLeftAtMs;
-    return awayMs < RETURN_INTERVALS * this.#heartbeatMs;
+    const detachedMs = this.#clock.monotonicMs() - this.#workerLeftAtMs;
+    return detachedMs < RETURN_INTERVALS * this.#heartbeatMs;
   }
 
   /** The workers with a replica of the deployment, split by whether their heartbeats arrive. */

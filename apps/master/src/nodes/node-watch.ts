@@ -39,7 +39,7 @@ const MAX_PROPOSALS = 256;
 const FAILURE_SETTLES_MS = 5_000;
 
 /**
- * Reconciles the attached nodes with the replicated state: new nodes, changed offers, sick devices
+ * Reconciles the attached nodes with the replicated state: new nodes, changed offers, unhealthy devices
  * and silent nodes.
  */
 export class NodeWatch {
@@ -141,11 +141,11 @@ export class NodeWatch {
     const asOf = { incarnation: view.incarnation, reading: view.deviceReadings };
     if (known && isStaleReading(known, asOf)) return commands;
     for (const { index: device, fault } of view.gpus) {
-      const sick = known?.quarantined.some((entry) => entry.device === device) ?? false;
+      const isQuarantined = known?.quarantined.some((entry) => entry.device === device) ?? false;
       // A quarantined device stays so until an operator resumes the node.
-      if (fault !== "" && !sick) {
-        const sickness = { nodeId: view.id, device, why: fault, asOf };
-        commands.push({ type: "node.quarantine", atMs, ...sickness });
+      if (fault !== "" && !isQuarantined) {
+        const quarantine = { nodeId: view.id, device, why: fault, asOf };
+        commands.push({ type: "node.quarantine", atMs, ...quarantine });
       }
     }
     return commands;

@@ -34,9 +34,9 @@ function thingOf(worker: Worker): ClusterThing {
   const drained = jobs?.state === "draining" || jobs?.state === "drained";
   const phase = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
   const isReady = status === "ready" && !drained;
-  const sick = jobs?.quarantined.length ?? 0;
-  const message = refuses ?? (sick > 0 ? `${sick} devices are out of use` : null);
-  const reason = refuses ? "RefusesLeader" : sick > 0 ? "SickDevices" : null;
+  const quarantined = jobs?.quarantined.length ?? 0;
+  const message = refuses ?? (quarantined > 0 ? `${quarantined} devices are out of use` : null);
+  const reason = refuses ? "RefusesLeader" : quarantined > 0 ? "SickDevices" : null;
   return {
     id,
     name,

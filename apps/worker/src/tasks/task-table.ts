@@ -308,10 +308,10 @@ export class TaskTable implements LoggedTasks, OnModuleInit, OnModuleDestroy {
   #refusal(plan: TaskPlan): ExitVerdict | undefined {
     const executors = this.#executors;
     const { name: nodeName } = this.#node;
-    const sick = this.#node
+    const faulty = this.#node
       .gpus()
       .find(({ index, fault }) => fault && plan.devices.includes(index));
-    if (sick) return this.#gpuFault(sick.index, sick.fault);
+    if (faulty) return this.#gpuFault(faulty.index, faulty.fault);
     if (this.#closing) return { reason: "NodeLost", message: "its worker is being stopped" };
     if (!executors.get(plan.spec.executor)) {
       const message = `the worker ${nodeName} has no executor "${plan.spec.executor}", but ${executors.names.join(", ")}`;

@@ -17,7 +17,7 @@ export function quarantineDevice(
     return refuse("invalid_value", `the node ${nodeId} has no device ${device}`);
   }
   if (why !== undefined && asOf && isStaleReading(node, asOf)) return ACCEPTED;
-  const others = node.quarantined.filter((sick) => sick.device !== device);
+  const others = node.quarantined.filter((entry) => entry.device !== device);
   const known = others.length < node.quarantined.length;
   if (known === (why !== undefined)) return ACCEPTED;
   const { atMs, index: changedIndex } = change.now;

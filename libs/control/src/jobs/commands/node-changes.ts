@@ -28,7 +28,7 @@ import { putTasks } from "./task-reports.ts";
 
 const MAX_NODES = 20_000;
 
-/** A node joins, returns, or changes its offer. Its drain and its sick devices stay. */
+/** A node joins, returns, or changes its offer. Its drain and its quarantined devices stay. */
 export function applyNodeJoin(change: JobsTransaction, { offer }: JoinNodeCommand): ControlReply {
   const { nodes } = change.state;
   const fault = offerFault(offer);
@@ -238,7 +238,7 @@ export function resumeNode(change: JobsTransaction, command: ResumeNodeCommand):
   const node = change.state.nodes.get(nodeId);
   if (!node) return unknownNode(nodeId);
   const healed = node.quarantined.filter(({ device }) => healthyDevices.includes(device));
-  const quarantined = node.quarantined.filter((sick) => !healed.includes(sick));
+  const quarantined = node.quarantined.filter((entry) => !healed.includes(entry));
   const { deviceHealthy } = messagesAt(change.version);
   const why = healed.map(({ device }) => deviceHealthy(device)).join("; ") || undefined;
   const reading = healthyReadingFields(healthyAsOf, change.version);

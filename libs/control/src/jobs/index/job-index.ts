@@ -253,13 +253,13 @@ export class JobIndex {
     if (known?.offer === offer && known.state === state && known.quarantined === quarantined) {
       return known.snapshot;
     }
-    const sick = new Set(quarantined.map(({ device }) => device));
+    const unhealthy = new Set(quarantined.map(({ device }) => device));
     const snapshot: NodeSnapshot = {
       id: offer.id,
       state,
       gpuType: offer.gpuType,
       gpuMemoryGb: offer.gpuMemoryGb,
-      devices: Array.from({ length: offer.gpuCount }, (_, at) => ({ healthy: !sick.has(at) })),
+      devices: Array.from({ length: offer.gpuCount }, (_, at) => ({ healthy: !unhealthy.has(at) })),
       capacity: nodeScalars(offer),
       labels: nodeLabels(offer),
       taints: offer.taints,

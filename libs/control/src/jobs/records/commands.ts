@@ -272,7 +272,7 @@ export interface ResumeNodeCommand {
   readonly type: "node.resume";
   readonly atMs: number;
   readonly nodeId: string;
-  /** Quarantined devices that their worker no longer reports as sick. */
+  /** Quarantined devices that their worker no longer reports as unhealthy. */
   readonly healthyDevices?: readonly number[] | undefined;
   /** The device reading that shows them healthy. */
   readonly healthyAsOf?: DeviceReading | undefined;
@@ -291,7 +291,7 @@ export interface QuarantineDeviceCommand {
   readonly device: number;
   /** Absent: the device is healthy again. */
   readonly why?: string | undefined;
-  /** The device reading that shows it sick; ignored if older than the one that returned it. */
+  /** The device reading that shows it unhealthy; ignored if older than the one that returned it. */
   readonly asOf?: DeviceReading | undefined;
 }
 

@@ -28,7 +28,7 @@ export interface JobRecord {
   readonly attempt: number;
   /** Failures of its own; each uses one of `retry_limit`. */
   readonly failures: number;
-  /** Lost nodes and sick devices; they use no retry. */
+  /** Lost nodes and unhealthy devices; they use no retry. */
   readonly losses: number;
   /** Lost nodes in a row without progress between them; absent before the first. */
   readonly idleLosses?: IdleLosses | undefined;
@@ -257,7 +257,7 @@ export interface NodeRecord {
   readonly lostIndex?: number | undefined;
   /** Deadline of the drain. */
   readonly drainByMs?: number | undefined;
-  /** Sick devices by index. */
+  /** Quarantined devices by index. */
   readonly quarantined: readonly QuarantinedDevice[];
   /** The worker's reading by which devices returned to service: an earlier one quarantines none. */
   readonly healthyAsOf?: DeviceReading | undefined;

@@ -83,8 +83,8 @@ function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
 function nodesWith({ nodes }: JobsState, gpuIndex: number): number {
   let count = 0;
   for (const { state, offer, quarantined } of nodes.values()) {
-    const isSick = quarantined.some(({ device }) => device === gpuIndex);
-    if (state === "ready" && gpuIndex < offer.gpuCount && !isSick) count++;
+    const isQuarantined = quarantined.some(({ device }) => device === gpuIndex);
+    if (state === "ready" && gpuIndex < offer.gpuCount && !isQuarantined) count++;
   }
   return Math.max(1, count);
 }
