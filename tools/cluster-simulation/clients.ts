@@ -7,7 +7,7 @@ import type { ClusterWorld } from "./world.ts";
 
 /** Jobs that are submitted at once. */
 const BURSTS = [1, 1, 1, 1, 4];
-/** Of the jobs, where some train. */
+/** The share of jobs that train, where some do. */
 const TRAINING_SHARE = 0.5;
 const MAX_ROUNDS = 40;
 
@@ -31,7 +31,7 @@ export class JobClients {
   readonly #meanGapUs: number;
   readonly #quotaGpus: number | undefined;
   readonly #dice: Dice;
-  /** Of jobs that train; undefined where none does. */
+  /** The random source of jobs that train; undefined where none does. */
   readonly #training: Dice | undefined;
   #number = 0;
   #isStopped = false;

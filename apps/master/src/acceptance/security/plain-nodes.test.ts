@@ -34,7 +34,7 @@ interface Started {
 interface Way {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Of a settings file. */
+  /** The text of a settings file. */
   readonly settings?: string;
 }
 
