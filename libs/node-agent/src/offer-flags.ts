@@ -61,13 +61,13 @@ export interface WorkerOffer {
   readonly networkMbps?: number | undefined;
   /** Memory for jobs and models. */
   readonly memoryBytes?: number | undefined;
-  /** Tasks at a time. */
+  /** The most tasks at a time. */
   readonly maxTasks?: number | undefined;
-  /** The directory of checkpoints; absent: with the tasks. */
+  /** The directory of checkpoints; if absent, they are in the tasks' directories. */
   readonly checkpointDirectory?: string | undefined;
   /** Plugins: files, folders, packages, and lists of them; absent for none. */
   readonly plugins?: readonly string[] | undefined;
-  /** What tasks run as; absent: processes and containers of this machine. */
+  /** The executor of tasks; if absent, processes and containers of this machine. */
   readonly executor?: string | undefined;
   /** Bytes kept of each stream of a task. */
   readonly maxLogBytes?: number | undefined;
@@ -149,7 +149,7 @@ function executorOf(text: string | undefined, plugins = ""): string | undefined 
   throw new AppError("invalid_value", `--executor ${text} is of a plugin: add --plugins`);
 }
 
-/** Whether it is of the form PLUGIN.NAME. */
+/** Whether the executor has the form PLUGIN.NAME. */
 export function isPluginExecutor(text = ""): boolean {
   return text.length <= 257 && /^[A-Za-z0-9][\w.-]*\.[A-Za-z0-9][\w.-]*$/.test(text);
 }

@@ -36,12 +36,12 @@ export interface AlgorithmPlan {
 /** The trainer's arguments to a plan's loop. */
 export interface TrainingLoop {
   readonly client: ParameterClient;
-  /** Where the plan has fragments. */
+  /** Absent where the plan has no fragments. */
   readonly exchange?: FragmentExchange | undefined;
   readonly parameters: Parameters;
   /** Rounds that the checkpoint contains. */
   readonly done: number;
-  /** From the checkpoint; absent where there is none. */
+  /** The state in the checkpoint; absent where there is none. */
   readonly state: RankState | undefined;
   readonly signal: AbortSignal;
   /** Between a pull and the next push. */
@@ -50,7 +50,7 @@ export interface TrainingLoop {
 
 /** The report of one round. */
 export interface RoundReport {
-  /** From 1, earlier attempts included. */
+  /** The number of the round, from 1; earlier attempts are included. */
   readonly round: number;
   readonly step: number;
   readonly loss: number;

@@ -81,7 +81,7 @@ async function authorizationUrl(
 
 interface Callback {
   readonly uri: string;
-  /** The address with which the browser came back. */
+  /** The URL of the browser's redirect. */
   returned(signal: AbortSignal): Promise<URL>;
   close(): void;
 }

@@ -9,7 +9,7 @@ const DAY_MS = 86_400_000;
 const LEAST_SHARE = 0.25;
 const LEAST_DAYS = 14;
 
-/** Whose it is decides how it is renewed. */
+/** The owner of a certificate decides how it is renewed. */
 export type CertificateKind = "authority" | "node" | "endpoint";
 
 /** What a certificate says of itself. */

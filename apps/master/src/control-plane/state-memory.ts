@@ -8,11 +8,11 @@ import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 const MEBIBYTE = 2 ** 20;
 /** V8's limit counts the young generation too, which has this much at most. */
 const YOUNG_BYTES = 192 * MEBIBYTE;
-/** What a master needs of its heap beside the state. */
+/** The heap that a master needs beside the state. */
 const BASE_BYTES = 96 * MEBIBYTE;
 /** Heap for a byte that the state counts: 0.2 to 1.45 were measured, by the kind of its jobs. */
 const HEAP_PER_BYTE = 1.5;
-/** While a snapshot of the leader's takes its place, there are two. */
+/** The copies of the state while a snapshot of the leader replaces it. */
 const STATES = 2;
 /** The most of this machine's memory for the heap: the log and its buffers lie beside it. */
 const HEAP_SHARE = 0.75;
@@ -25,7 +25,7 @@ export function heapBytes(): number {
   return Math.max(limit - YOUNG_BYTES, limit / 4);
 }
 
-/** What of this machine this process may take, by the limits of its container too. */
+/** The memory of this machine that this process may use, by the limits of its container too. */
 function machineBytes(): number {
   return Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
 }
@@ -50,7 +50,7 @@ export async function checkLogFits(
   throw new AppError("insufficient_memory", message);
 }
 
-/** How large a state can be taken in with such a heap. */
+/** The largest state that such a heap can load. */
 export function loadableBytes(heap: number = heapBytes()): number {
   return Math.max(0, heap - BASE_BYTES) / HEAP_PER_BYTE;
 }

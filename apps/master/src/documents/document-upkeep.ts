@@ -11,17 +11,17 @@ import type { ContentReplicas } from "./content-replicas.ts";
 /** A content without a record is removed after this time, in which a put must have proposed it. */
 export const CONTENT_GRACE_MS = 15 * 60_000;
 const STEP_MS = 2_000;
-/** Between two looks at all contents; in between only those that were put are looked at. */
+/** The interval between checks of all contents; in between only contents that were put are checked. */
 const SCAN_MS = 60_000;
-/** Contents that were put since the last step; beyond them all are looked at. */
+/** The most contents put since the last step; with more, all are checked. */
 const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */
 const STEP_BYTES = 32 * 2 ** 20;
 /** The longest wait after a content came from no master; the first is a step, each twice the last. */
 const MAX_RETRY_MS = 60_000;
-/** What a content counts beside its bytes. */
+/** The cost of a content beside its bytes. */
 const CONTENT_COST_BYTES = 64 * 1024;
-/** Between two runs that verify all contents. */
+/** The interval between two runs that verify all contents. */
 const VERIFY_PAUSE_MS = 24 * 3_600_000;
 
 /** The log message of a run that verified all; operators who replace a secrets key wait for it. */
@@ -129,7 +129,7 @@ export class DocumentUpkeep {
     }
   }
 
-  /** Works through contents up to the bytes of one step. */
+  /** Processes contents up to the bytes of one step. */
   async #inStep(
     digests: readonly string[],
     work: (digest: string) => Promise<{ readonly byteLength: number }>,
@@ -197,7 +197,7 @@ interface MissingContent {
   readonly waitMs: number;
 }
 
-/** A content without a record, as of which put of it and since when. */
+/** A content without a record: the put that was seen last, and since when it has none. */
 interface UnusedContent {
   readonly put: number;
   readonly sinceMs: number;

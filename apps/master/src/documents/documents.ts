@@ -23,9 +23,9 @@ export interface Documents {
   get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined>;
   /** Like `get`, without the content. */
   find(kind: DocumentKind, id: string, owner: string): Promise<DocumentRecord | undefined>;
-  /** An owner's documents of a kind by their age. */
+  /** An owner's documents of a kind, sorted by age. */
   list(kind: DocumentKind, owner: string, range: DocumentRange): Promise<DocumentPage>;
-  /** False where there was none. */
+  /** Removes a document. Resolves with false where there was none. */
   delete(kind: DocumentKind, id: string, owner: string): Promise<boolean>;
   /** The owner of what a caller stores: the first of the keys that its key replaced by rotation. */
   ownerOf(key: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string;
@@ -65,7 +65,7 @@ export interface DocumentRange {
   readonly after?: string | undefined;
   readonly limit: number;
   readonly order: "asc" | "desc";
-  /** Only these. */
+  /** Selects the documents; all of them if absent. */
   readonly where?: ((record: DocumentRecord) => boolean) | undefined;
 }
 

@@ -15,7 +15,7 @@ import type { CallReservation } from "./limits/call-reservation.ts";
 export interface CallerRequest extends FastifyRequest {
   /** Who calls: a key, or a user with a token. */
   caller: Caller | null;
-  /** The same, also where the call is refused. */
+  /** The caller, also where the call is refused. */
   knownCaller: Caller | null;
   /** The call's part of its limits; released with the answer unless it is handed over. */
   reservation: CallReservation | null;

@@ -63,7 +63,7 @@ export class Task {
   #exit: TaskExit | undefined;
   #verdict: ExitVerdict | undefined;
   #stopWhy: string | undefined;
-  /** The condition of its job that did not hold, so that it did not run. */
+  /** The condition of its job that was false, so that it did not run. */
   #skipped: string | undefined;
   /** While it is stopping: the monotonic time of the kill, and whether it may checkpoint. */
   #stop: { killAtMs: number; checkpoint: boolean } | undefined;
@@ -124,7 +124,7 @@ export class Task {
     };
   }
 
-  /** Takes its place: makes the directory and reserves a port. */
+  /** Prepares the task: makes the directory and reserves a port. */
   async lease(): Promise<void> {
     await this.#context.checkpoints.makeDirectory();
     const { algorithm, config } = this.plan.spec;
@@ -219,7 +219,7 @@ export class Task {
     this.#inTurn(() => this.directory.removeWork()).catch(this.#onFault);
   }
 
-  /** Removes the rest of it. */
+  /** Removes the directory of the task, logs included. */
   remove(): Promise<void> {
     return this.#inTurn(async () => {
       this.#removed = true;

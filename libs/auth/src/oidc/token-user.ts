@@ -16,7 +16,7 @@ type Claims = Readonly<Record<string, unknown>>;
 
 const MAX_GROUPS = 500;
 const MAX_ROLES = 64;
-/** Characters of the id's hash: 132 bits. */
+/** The length of the ID's hash in characters: 132 bits. */
 const ID_CHARS = 22;
 
 /** The user of verified claims. Throws `invalid_api_key` if they name none. */
@@ -45,7 +45,7 @@ export function refusedToken(reason: string): AppError {
   return new AppError("invalid_api_key", `The access token is refused: ${reason}.`);
 }
 
-/** Subjects of other issuers and of other names are others. */
+/** The ID differs by issuer and by subject. */
 function idOf(issuer: string, subject: string): string {
   const hash = createHash("sha256").update(JSON.stringify([issuer, subject]));
   return `usr_${hash.digest("base64url").slice(0, ID_CHARS)}`;

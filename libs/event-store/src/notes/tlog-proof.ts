@@ -9,7 +9,7 @@ export interface TlogProof {
   /** Data of the application, which is not proved. */
   readonly extra?: Uint8Array | undefined;
   readonly index: number;
-  /** From the entry's sibling up. */
+  /** The hashes of the path, from the entry's sibling to the root. */
   readonly hashes: readonly Uint8Array[];
   readonly checkpoint: SignedNote;
 }

@@ -1,6 +1,6 @@
 import type { KnownMasters } from "./known-masters.ts";
 
-/** One thing for each known master: opened when that becomes known, closed when it is dropped. */
+/** One resource for each known master: opened when the master becomes known, closed when it is removed. */
 export class PerMaster<T extends { close(): Promise<void> }> implements Iterable<T> {
   readonly #masters: Pick<KnownMasters, "addresses" | "onChange">;
   readonly #open: (master: string) => T;

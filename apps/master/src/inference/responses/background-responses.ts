@@ -224,7 +224,7 @@ export class BackgroundResponses implements OnApplicationShutdown {
     running.ended.resolve();
   }
 
-  /** The end that another master stored, or why there is none. */
+  /** The outcome that another master stored, or why there is none. */
   async #unstored(running: RunningResponse, error: AppError): Promise<Outcome> {
     const { id } = running.head;
     const { owner, call } = running.prepared;
