@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 export interface Frames {
   readonly longFrames: number;
   readonly longestMs: number;
-  /** Of the page's own scripts in one of them; the rest is the browser's, or the machine's. */
+  /** The time of the page's own scripts in one of them; the rest is the browser's, or the machine's. */
   readonly longestScriptMs: number;
 }
 
