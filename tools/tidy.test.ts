@@ -256,10 +256,10 @@ describe("language", () => {
     ],
     [
       "comments",
-      "what a function or type is comes first",
+      "what something is comes first",
       subjectless,
-      "/** Of a file. */\nexport function f() {}",
-      "/** The size of a file. */\nfunction f() {}\ninterface A { /** Of a file. */ size: number }",
+      "interface A { /** Of a file. */ size: number }",
+      "// Of a file.\ninterface A { /** The size of a file. */ size: number }",
     ],
     ["names", "standard terms in names", privateNames, "f(isToldAnew);", "f(isReported);"],
     ["names", "standard terms in whole names", privateNames, "f(isOver);", "f(isOverGrpc);"],

@@ -121,25 +121,14 @@ export function longTitles(file: SourceFile): string[] {
     );
 }
 
-/** Comments of functions, classes and types that begin with of what something is, not with what. */
+/** Doc comments that begin with of what something is, not with what. */
 export function subjectless(file: SourceFile): string[] {
-  const described = new Set<number>();
-  for (const statement of file.body) {
-    walk(statement, (node, parent) => {
-      if (!DESCRIBED.test(node.type)) return;
-      described.add(parent?.type === "ExportNamedDeclaration" ? parent.start : node.start);
-    });
-  }
-  return file.comments.flatMap(({ text, start, end, isLine }) => {
-    const begin = /^[\s*]+((?:Of|Those|That of|That which) .{0,30})/.exec(text)?.[1];
-    const next = end + file.text.slice(end).search(/\S/);
-    if (isLine || begin === undefined || !described.has(next)) return [];
+  return file.comments.flatMap(({ text, start, isLine }) => {
+    const begin = /^\*[\s*]+((?:Of|Those|That of|That which) .{0,30})/.exec(text)?.[1];
+    if (isLine || begin === undefined) return [];
     return [`${file.path}:${lineAt(file.text, start)}: "${begin}": begin with a noun or a verb`];
   });
 }
-
-const DESCRIBED =
-  /^(FunctionDeclaration|ClassDeclaration|MethodDefinition|TSInterfaceDeclaration|TSTypeAliasDeclaration)$/;
 
 /** Names in backticks of comments that no code, proto file or script has. */
 export function unknownNames(file: SourceFile, known: ReadonlySet<string>): string[] {

@@ -15,7 +15,7 @@ const QUEUE_LABEL = `${GROUP}/queue-name`;
 const MERGE = setHeaderOptions("Content-Type", PatchStrategy.MergePatch);
 
 export interface KueueSettings {
-  /** Of Kueue's API, as v1beta2. */
+  /** The version of Kueue's API, as v1beta2. */
   readonly version: string;
   /** The resource of GPUs that its quotas count. */
   readonly gpuResource: string;
