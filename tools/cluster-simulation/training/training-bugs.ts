@@ -55,7 +55,7 @@ function renumberPushes(): Uproot {
           return await ask.call(this, request, sink, signal);
         } catch (error) {
           if (!("push" in request) || !toAppError(error).retryable) throw error;
-          throw new AppError("server_error", "the answer to a push was lost");
+          throw new AppError("conflict", "the answer to a push was lost");
         }
       },
   );
@@ -67,7 +67,7 @@ function renumberPushes(): Uproot {
         try {
           await original.call(this, part, terms);
         } catch (error) {
-          if (toAppError(error).code !== "server_error") throw error;
+          if (toAppError(error).code !== "conflict") throw error;
           await this.join();
           await original.call(this, part, terms);
         }
