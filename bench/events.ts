@@ -34,11 +34,11 @@ printTable(
 printTable(
   "The same: CPU an entry, us",
   ["entries an append", "with tree", "without", "ratio", "file alone", "SQLite"],
-  appends.map(({ batch, ours, withoutTree, fileAlone, sqlite }) => [
+  appends.map(({ batch, treeCpuRatio, ours, withoutTree, fileAlone, sqlite }) => [
     String(batch),
     ours.cpuMicros,
     withoutTree.cpuMicros,
-    withoutTree.cpuMicros / ours.cpuMicros,
+    treeCpuRatio,
     fileAlone.cpuMicros,
     sqlite.cpuMicros,
   ]),

@@ -18,11 +18,10 @@ interface StoreFigures {
 export interface AppendFigures {
   /** Entries an append. */
   readonly batch: number;
-  /**
-   * The ratio of entries a second with the tree to those without, in rounds that follow each
-   * other.
-   */
+  /** The ratio of entries a second with the tree to those without, in rounds that follow each other. */
   readonly treeRatio: number;
+  /** The same of entries in a second of CPU. */
+  readonly treeCpuRatio: number;
   readonly ours: StoreFigures;
   /** The same store, which computes and keeps no hash. */
   readonly withoutTree: StoreFigures;
@@ -59,12 +58,10 @@ export async function measureAppends(
         runs[name].push(await measureStore(await open(folder), batch, seconds));
       }
     }
-    const ratios = runs.ours.map(
-      ({ perSecond }, round) => perSecond / (runs.withoutTree[round]?.perSecond ?? Number.NaN),
-    );
     figures.push({
       batch,
-      treeRatio: median(ratios),
+      treeRatio: medianRatio(runs.ours, runs.withoutTree, "perSecond"),
+      treeCpuRatio: medianRatio(runs.withoutTree, runs.ours, "cpuMicros"),
       ours: medians(runs.ours),
       withoutTree: medians(runs.withoutTree),
       fileAlone: medians(runs.fileAlone),
@@ -73,6 +70,14 @@ export async function measureAppends(
   }
   rmSync(folder, { recursive: true, force: true });
   return figures;
+}
+
+function medianRatio(
+  ones: readonly StoreFigures[],
+  others: readonly StoreFigures[],
+  figure: keyof StoreFigures,
+): number {
+  return median(ones.map((one, round) => one[figure] / (others[round] as StoreFigures)[figure]));
 }
 
 function medians(runs: readonly StoreFigures[]): StoreFigures {
