@@ -44,7 +44,7 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
   }
 
   /** The live jobs; one that has ended is one that is missing. */
-  async look(): Promise<ReadonlyMap<string, string>> {
+  async poll(): Promise<ReadonlyMap<string, string>> {
     const found = new Map<string, string>();
     const time = Math.floor(Date.now() / PROGRESS_MS);
     for await (const job of this.#heddle.jobs.list({

@@ -27,7 +27,7 @@ export interface Reconciler<R extends CustomResource<unknown, ResourceStatus>> {
    */
   reconcile(object: R, resources: Resources<R>): Promise<number | undefined>;
   /** What the Heddle cluster has, by id, as a text that differs after each change to be shown. */
-  look(): Promise<ReadonlyMap<string, string>>;
+  poll(): Promise<ReadonlyMap<string, string>>;
   /** Makes the objects that things of the cluster lack; after each poll, once all objects are known. */
   mirror?(resources: Resources<R>): Promise<void>;
   /** The id in the Heddle cluster. */
@@ -117,7 +117,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const { signal } = this.#closing;
     const look = keepConnected<unknown>({
       connect: (onOpen) =>
-        this.#look().then(onOpen, (error: unknown) => {
+        this.#poll().then(onOpen, (error: unknown) => {
           return error;
         }),
       backoff: POLL_BACKOFF,
@@ -151,8 +151,8 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     }
   }
 
-  async #look(): Promise<void> {
-    const found = await this.#reconciler.look();
+  async #poll(): Promise<void> {
+    const found = await this.#reconciler.poll();
     const ids = new Set([...found.keys(), ...this.#seen.keys()]);
     const changed = [...ids].filter((id) => found.get(id) !== this.#seen.get(id));
     this.#seen = new Map(found);

@@ -30,7 +30,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     return spec.id ?? metadata.name;
   }
 
-  async look(): Promise<ReadonlyMap<string, string>> {
+  async poll(): Promise<ReadonlyMap<string, string>> {
     const models = await this.#heddle.models.list();
     return new Map(
       models.map((model) => {

@@ -118,7 +118,7 @@ it("settings: an object that is deleted leaves the cluster as it is", async () =
 it("settings: objects are made for what the cluster has, and go with it", async () => {
   cluster.set("a", { level: 2 });
   cluster.set("Node_1", { level: 0 });
-  await mirrored.look();
+  await mirrored.poll();
   await mirrored.mirror(objects.resources);
   const names = [...objects.all.keys()];
   expect(names).toEqual(["a", expect.stringMatching(/^node-1-[0-9a-f]{8}$/)]);
@@ -140,7 +140,7 @@ it("settings: an object has its thing's name, or its id where another has the na
     cluster.set(id, { level: 0 });
     called.set(id, "worker-0");
   }
-  await mirrored.look();
+  await mirrored.poll();
   await mirrored.mirror(objects.resources);
   expect([...objects.all.keys()]).toEqual(["worker-0", "n2"]);
   expect(mirrored.idOf(objects.get("worker-0"))).toBe("n1");

@@ -37,7 +37,7 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
     return spec.name ?? metadata.name;
   }
 
-  async look(): Promise<ReadonlyMap<string, string>> {
+  async poll(): Promise<ReadonlyMap<string, string>> {
     this.#things = await this.#kind.list();
     return new Map(this.#things.map(({ id, ...shown }) => [id, JSON.stringify(shown)] as const));
   }

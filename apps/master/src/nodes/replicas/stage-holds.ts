@@ -10,8 +10,8 @@ import {
 } from "./staged-replica.ts";
 import type { WakeUp } from "./wake-up.ts";
 
-/** A worker that is away or drained for so long has lost its stage. */
-const AWAY_MS = 1_500;
+/** A worker that is absent or drained for so long has lost its stage. */
+const ABSENT_MS = 1_500;
 /** Where no other worker can take a lost stage, its own may come back: a restart takes seconds. */
 const RETURNS_MS = 20_000;
 /** A stage that has failed for this long goes to a worker that has none, if there is one with the memory. */
@@ -29,8 +29,8 @@ export class StageHolds {
   readonly cuts: StageCuts;
   readonly #clock: Clock;
   readonly #wakeUp: WakeUp;
-  /** By node: since when it is away. */
-  readonly #awaySinceMs = new Map<string, number>();
+  /** By node: since when it is absent. */
+  readonly #absentSinceMs = new Map<string, number>();
   /** By key of a stage, then node: since when it has not been ready after a failure. */
   readonly #failingSinceMs = new Map<string, number>();
 
@@ -42,7 +42,7 @@ export class StageHolds {
 
   clear(): void {
     this.cuts.clear();
-    this.#awaySinceMs.clear();
+    this.#absentSinceMs.clear();
     this.#failingSinceMs.clear();
   }
 
@@ -53,7 +53,7 @@ export class StageHolds {
     );
     const nodes = replicas.flatMap(({ parts }) => parts.map(({ node }) => node));
     keepOnly(this.#failingSinceMs, new Set(places));
-    keepOnly(this.#awaySinceMs, new Set(nodes));
+    keepOnly(this.#absentSinceMs, new Set(nodes));
   }
 
   /** Says how each of the replica's stages is held, in order. */
@@ -67,16 +67,16 @@ export class StageHolds {
     );
   }
 
-  /** A worker that is away may come back, and for one that is drained another may just attach. */
+  /** A worker that is absent may come back, and for one that is drained another may just attach. */
   #presence(candidate: StageCandidate | undefined, node: string): StageHold {
     if (candidate && candidate.leaving !== "drained") {
-      this.#awaySinceMs.delete(node);
+      this.#absentSinceMs.delete(node);
       return candidate.leaving ? "leaving" : "firm";
     }
-    const awayMs = this.#sinceMs(this.#awaySinceMs, node);
-    if (awayMs >= AWAY_MS + RETURNS_MS) return "gone";
-    const isLost = awayMs >= AWAY_MS;
-    this.#wakeUp.after((isLost ? AWAY_MS + RETURNS_MS : AWAY_MS) - awayMs);
+    const absentMs = this.#sinceMs(this.#absentSinceMs, node);
+    if (absentMs >= ABSENT_MS + RETURNS_MS) return "gone";
+    const isLost = absentMs >= ABSENT_MS;
+    this.#wakeUp.after((isLost ? ABSENT_MS + RETURNS_MS : ABSENT_MS) - absentMs);
     if (isLost) return candidate ? "gone" : "lost";
     return candidate ? "leaving" : "firm";
   }
