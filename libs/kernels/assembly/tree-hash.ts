@@ -130,7 +130,6 @@ function writeHash(lane: usize, to: usize): void {
   }
 }
 
-// @ts-ignore: decorator
 @inline
 function rotate(x: v128, by: i32): v128 {
   return v128.or(v128.shr<u32>(x, by), v128.shl<i32>(x, 32 - by));
@@ -152,7 +151,6 @@ function readWords(offset: usize, to: usize): void {
   v128.store(to, v128.shuffle<i64>(ab2, cd2, 1, 3), 48);
 }
 
-// @ts-ignore: decorator
 @inline
 function bigEndian(x: v128): v128 {
   return v128.shuffle<i8>(x, x, 3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12);
