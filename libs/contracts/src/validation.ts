@@ -32,9 +32,11 @@ export function check<S extends z.ZodType>(
 ): { readonly data: z.output<S> | undefined; readonly faults: readonly ValidationFault[] } {
   const result = schema.safeParse(value);
   if (result.success) return { data: result.data, faults: [] };
-  const faults = relevantIssues(result.error.issues).flatMap((issue) =>
-    faultsOf(issue, value, schema),
-  );
+  const faults: ValidationFault[] = [];
+  for (const issue of relevantIssues(result.error.issues)) {
+    faults.push(...faultsOf(issue, value, schema));
+    if (faults.length >= MAX_FAULTS) break;
+  }
   return { data: undefined, faults: faults.slice(0, MAX_FAULTS) };
 }
 
@@ -57,15 +59,15 @@ type Issue = z.core.$ZodIssue;
  * Drops redundant issues. zod checks an array against a text's length bounds, although its type is
  * wrong. Of two violated bounds, as an integer's own and its field's, the wider one is dropped.
  */
-function relevantIssues(issues: readonly Issue[]): Issue[] {
-  return issues.filter((issue, i) => {
+function* relevantIssues(issues: readonly Issue[]): Generator<Issue> {
+  for (const [i, issue] of issues.entries()) {
     const [before, after] = [issues[i - 1], issues[i + 1]].map((other) => {
       return other && isSamePath(other.path, issue.path) ? other : undefined;
     });
     const isBound = issue.code === "too_big" || issue.code === "too_small";
-    if (isBound && before?.code === "invalid_type") return false;
-    return ![before, after].some((other) => other && isNarrower(other, issue));
-  });
+    if (isBound && before?.code === "invalid_type") continue;
+    if (![before, after].some((other) => other && isNarrower(other, issue))) yield issue;
+  }
 }
 
 function isNarrower(one: Issue, other: Issue): boolean {
@@ -119,10 +121,8 @@ function deepest(issue: Issue): { path: PropertyKey[]; message: string } {
     }
   }
   if (found.path.length > issue.path.length) return found;
-  return {
-    path: found.path,
-    message: alternatives(issue.errors.flatMap(relevantIssues)) ?? found.message,
-  };
+  const relevant = issue.errors.flatMap((errors) => [...relevantIssues(errors)]);
+  return { path: found.path, message: alternatives(relevant) ?? found.message };
 }
 
 function inPlainWords(message: string): string {

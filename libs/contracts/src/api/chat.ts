@@ -13,6 +13,7 @@ import { REASONING_EFFORTS } from "../engine.ts";
 import { validate } from "../validation.ts";
 import { errorResponse } from "./errors.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
+import { boundedRecord } from "./parameters.ts";
 
 /** Messages of one request; the body's size bounds their text. */
 const MAX_MESSAGES = 4096;
@@ -67,11 +68,11 @@ const seed = z
 const bias = z.number().min(-100).max(100);
 /** OpenAI's bounds on a request's labels. */
 const MAX_METADATA_PAIRS = 16;
-const metadata = z
-  .record(z.string().max(64, "keys have at most 64 characters"), z.string().max(512))
-  .refine((pairs) => Object.keys(pairs).length <= MAX_METADATA_PAIRS, {
-    error: `at most ${MAX_METADATA_PAIRS} pairs are allowed`,
-  });
+const metadata = boundedRecord(
+  z.string().max(64, "keys have at most 64 characters"),
+  z.string().max(512),
+  MAX_METADATA_PAIRS,
+);
 /** Above any vocabulary and any context. */
 const MAX_VOCABULARY = 2 ** 31 - 1;
 const MAX_PRIORITY = 100;
@@ -116,8 +117,7 @@ export const chatCompletionRequest = z
       .max(2)
       .nullish()
       .describe("Of tokens of the answer, by their count."),
-    logit_bias: z
-      .record(tokenId, bias)
+    logit_bias: boundedRecord(tokenId, bias, MAX_LOGIT_BIAS)
       .nullish()
       .describe("-100 to 100 by token id, at most 1,024 entries."),
     logprobs: z.boolean().nullish().describe("Of the raw scores."),
@@ -248,7 +248,6 @@ const REFUSED: readonly (readonly [
 
 /** Parses a body; throws an AppError that names the first fault in `param`. */
 export function parseChatCompletionRequest(body: unknown): ChatCompletionRequest {
-  checkBiases(body);
   const request = validate(chatCompletionRequest, body);
   refuseUnsupported(body as Record<string, unknown>);
   checkCombinations(request);
@@ -264,14 +263,6 @@ export function refuseUnsupported(body: Record<string, unknown>): void {
     if (value === undefined || value === null || isNoOp(value, body)) continue;
     throw unsupported(param, why);
   }
-}
-
-/** Checked before the entries: tens of thousands fit into a body. */
-export function checkBiases(body: unknown): void {
-  const biases: unknown = Object(body).logit_bias;
-  const biased = typeof biases === "object" && biases !== null ? Object.keys(biases).length : 0;
-  if (biased <= MAX_LOGIT_BIAS) return;
-  throw invalid("logit_bias", `at most ${MAX_LOGIT_BIAS} entries are allowed, got ${biased}`);
 }
 
 function checkCombinations(request: ChatCompletionRequest): void {

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 import { validate } from "../validation.ts";
-import { chatCompletionRequest, checkBiases, refuseUnsupported, usageSchema } from "./chat.ts";
+import { chatCompletionRequest, refuseUnsupported, usageSchema } from "./chat.ts";
 import { errorResponse } from "./errors.ts";
 import { checkTokenIds, MAX_TOKEN } from "./inference/token-lists.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
@@ -121,7 +121,6 @@ export type CompletionAnswer = DataOf<typeof completion>;
 
 /** Parses a body; throws an AppError that names the first fault in `param`. */
 export function parseCompletionRequest(body: unknown): CompletionRequest {
-  checkBiases(body);
   checkPrompts(Object(body).prompt);
   const request = validate(completionRequest, body);
   const { best_of: _, ...raw } = body as Record<string, unknown>;

@@ -79,6 +79,19 @@ test("recorded calls: a command of unknown outcome is sent again and applied onc
   expect(control.state.cluster.get("batch:m1")).toMatch(/ 1$/);
 });
 
+test("recorded calls: those before the group takes up its version wait for it", async () => {
+  const control = new UnsureControl();
+  const { cluster } = control.state;
+  const version = cluster.get("version");
+  cluster.delete("version");
+  const trail = trailOn(control);
+  for (let i = 0; i < 64; i++) trail.record(record("denied"));
+  await new Promise(setImmediate);
+  expect(control.proposed).toEqual([]);
+  cluster.set("version", version!);
+  await eventually(() => trail.counts.recorded === 64);
+});
+
 test("recorded calls: what a full queue does not take is counted in the log", async () => {
   const control = new UnsureControl();
   const trail = trailOn(control);

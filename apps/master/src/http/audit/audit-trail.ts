@@ -56,8 +56,7 @@ export class AuditTrail implements OnApplicationShutdown {
 
   /** Takes a call; it is in the event log soon. */
   record(record: AuditRecord): void {
-    const { control } = this.#parts;
-    if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
+    if (!this.#parts.control.events) return;
     if (this.#waiting.length < MAX_WAITING) this.#waiting.push(record);
     else this.#drop();
     this.#sendSoon();
@@ -65,8 +64,7 @@ export class AuditTrail implements OnApplicationShutdown {
 
   /** Takes a call of which only the number is kept. */
   count(): void {
-    const { control } = this.#parts;
-    if (!control.events || versionOf(control.state) < RECORDS_EVENTS) return;
+    if (!this.#parts.control.events) return;
     this.#drop();
     this.#sendSoon();
   }
@@ -143,6 +141,8 @@ export class AuditTrail implements OnApplicationShutdown {
   /** Whether the command is in the log; where that is not known, it is sent again as it is. */
   async #isMade(command: AuditCommand): Promise<boolean> {
     const { control, log } = this.#parts;
+    // A new group takes up its version after its first calls; those of an old one wait or are counted.
+    if (versionOf(control.state) < RECORDS_EVENTS) return false;
     try {
       await propose(control, command);
       return true;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { identifier, submitJobRequest } from "../job-spec.ts";
+import { boundedRecord } from "../parameters.ts";
 import { inputName, jobConditions } from "./job-inputs.ts";
 
 /** Steps of one pipeline, and the shards of one step. */
@@ -76,13 +77,10 @@ export const pipelineRequest = z
       .boolean()
       .default(true)
       .describe("Steps that succeeded with the same block, config and inputs do not run again."),
-    steps: z
-      .record(stepName, step)
-      .refine((given) => Object.keys(given).length > 0, "expected at least one step")
-      .refine(
-        (given) => Object.keys(given).length <= MAX_STEPS,
-        `expected at most ${MAX_STEPS} steps`,
-      ),
+    steps: boundedRecord(stepName, step, MAX_STEPS).refine(
+      (given) => Object.keys(given).length > 0,
+      "expected at least one step",
+    ),
   })
   .meta({ id: "PipelineSpec" });
 

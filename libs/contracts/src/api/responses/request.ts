@@ -2,7 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
 import { REASONING_EFFORTS } from "../../engine.ts";
 import { validate } from "../../validation.ts";
-import { chatCompletionRequest, checkBiases, refuseUnsupported } from "../chat.ts";
+import { chatCompletionRequest, refuseUnsupported } from "../chat.ts";
 import { type GivenItem, givenItem, ITEM_TYPES, PART_TYPES } from "./items.ts";
 
 const MAX_ITEMS = 4096;
@@ -161,7 +161,6 @@ const REFUSED: readonly (readonly [
 
 /** Parses a body; throws an AppError that names the first fault in `param`. */
 export function parseResponseRequest(body: unknown): ResponseRequest {
-  checkBiases(body);
   checkTypes(body);
   const request = validate(responseRequest, body);
   refuse(body as Record<string, unknown>);
