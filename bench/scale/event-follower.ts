@@ -1,4 +1,4 @@
-import { ServerSentEventParser } from "@heddle/client/server-sent-events";
+import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
 import { now } from "./simulated-task.ts";
 
 /** One reader of GET /api/v1/events: job events with the time at which they arrived. */
@@ -10,11 +10,12 @@ export class EventFollower {
   readonly endedMs = new Map<string, number>();
   /** Jobs that ended otherwise than with success. */
   failed = 0;
-  readonly #closing = new AbortController();
+  readonly #closing: AbortController;
   readonly #done: Promise<void>;
 
-  private constructor(response: Response) {
-    this.#done = this.#read(response).catch(() => undefined);
+  private constructor(body: ReadableStream<Uint8Array>, closing: AbortController) {
+    this.#closing = closing;
+    this.#done = this.#read(body).catch(() => undefined);
   }
 
   static async open(url: string, key: string): Promise<EventFollower> {
@@ -22,7 +23,7 @@ export class EventFollower {
     const headers = { authorization: `Bearer ${key}`, accept: "text/event-stream" };
     const response = await fetch(`${url}/api/v1/events`, { headers, signal: closing.signal });
     if (!response.ok) throw new Error(`events: ${response.status} ${await response.text()}`);
-    return new EventFollower(response);
+    return new EventFollower(response.body!, closing);
   }
 
   async close(): Promise<void> {
@@ -30,22 +31,10 @@ export class EventFollower {
     await this.#done;
   }
 
-  async #read(response: Response): Promise<void> {
-    const parser = new ServerSentEventParser();
-    const decoder = new TextDecoder();
-    const reader = response.body?.getReader();
-    const stopped = new Promise<undefined>((resolve) => {
-      this.#closing.signal.addEventListener("abort", () => resolve(undefined), { once: true });
-    });
-    for (;;) {
-      const piece = await Promise.race([reader?.read(), stopped]);
-      if (!piece || piece.done) break;
-      const atMs = now();
-      for (const { data } of parser.push(decoder.decode(piece.value, { stream: true }))) {
-        if (data !== "") this.#take(JSON.parse(data) as JobEvent, atMs);
-      }
+  async #read(body: ReadableStream<Uint8Array>): Promise<void> {
+    for await (const { data } of readServerSentEvents(body, SILENCE_MS)) {
+      if (data !== "") this.#take(JSON.parse(data) as JobEvent, now());
     }
-    await reader?.cancel();
   }
 
   #take({ type, job_id, state, at }: JobEvent, atMs: number): void {

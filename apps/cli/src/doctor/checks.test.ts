@@ -36,8 +36,9 @@ const GIB = 2 ** 30;
 const statusOf = (found: readonly Finding[], check: string) =>
   found.filter((finding) => finding.check === check).map(({ status }) => status);
 
-async function serve(answer: () => object): Promise<{ endpoint: string; port: number }> {
-  const server = createServer((_, response) => response.end(JSON.stringify(answer())));
+/** A server without an answer to give leaves its callers waiting. */
+async function serve(answer?: () => object): Promise<{ endpoint: string; port: number }> {
+  const server = createServer((_, response) => answer && response.end(JSON.stringify(answer())));
   servers.push(server);
   await new Promise<void>((resolve) => server.listen(0, LOOPBACK, resolve));
   const { port } = server.address() as AddressInfo;
@@ -160,7 +161,7 @@ describe("checks of a cluster", () => {
     expect(await shownCertificates(LOOPBACK, port)).toEqual([]);
   });
 
-  it("clocks and versions of the masters, and a program that is no master", async () => {
+  it("clocks and versions of the masters, and programs that are no master", async () => {
     const health = (aheadMs: number, version: string) => () => ({
       status: "ok",
       version,
@@ -172,9 +173,14 @@ describe("checks of a cluster", () => {
     const fast = await serve(health(9 * MINUTE_MS, "0.2.0"));
     const other = await serve(() => ({ hello: "world" }));
     const connection = { apiKey: "k", endpointSource: "--endpoint" } as const;
-    const others = [fast.endpoint, other.endpoint];
+    const silent = await serve();
+    const others = [fast.endpoint, other.endpoint, silent.endpoint];
     const found = await checkCluster({ ...connection, endpoint: slow.endpoint, others }, "0.1.0");
-    expect(statusOf(found, "reachable")).toEqual(["ok", "ok", "error"]);
+    expect(statusOf(found, "reachable")).toEqual(["ok", "ok", "error", "error"]);
+    const whatOf = (endpoint: string) =>
+      found.find(({ check, where }) => check === "reachable" && where === endpoint)?.what;
+    expect(whatOf(other.endpoint)).toBe("another program than Heddle answers");
+    expect(whatOf(silent.endpoint)).toBe("no answer within 3 s");
     expect(statusOf(found, "clock")).toEqual(["warning", "error", "error"]);
     expect(found.find(({ check }) => check === "clock")?.what).toMatch(/1(19|20)\.\d s behind/);
     expect(statusOf(found, "version")).toEqual(["ok", "warning"]);

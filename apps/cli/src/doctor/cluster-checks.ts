@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
-import { HeddleError } from "@heddle/client/errors";
+import { ConnectionError, HeddleError, TimeoutError } from "@heddle/client/errors";
+import { Heddle } from "@heddle/client/heddle";
 import type { ClusterStatusReply } from "@heddle/contracts/api/cluster";
 import type { DetailedHealth } from "@heddle/contracts/api/health";
 import type { Worker } from "@heddle/contracts/api/workers";
@@ -49,21 +50,23 @@ export async function checkCluster(connection: Connection, version: string): Pro
 
 async function ask(endpoint: string): Promise<Answer | Finding> {
   const report = new Reporter("reachable", endpoint);
+  const heddle = new Heddle({ endpoint, timeout: TIMEOUT_MS });
   const sentMs = Date.now();
   try {
-    const response = await fetch(`${endpoint}/health/detailed`, {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    const health = (await response.json()) as DetailedHealth;
+    const health = await heddle.cluster.detailedHealth();
     const [thereMs, backMs] = [Date.parse(health.timestamp), Date.now()];
     if (Number.isNaN(thereMs)) throw new SyntaxError("no timestamp");
     const doubtMs = (backMs - sentMs) / 2;
     return { endpoint, health, aheadMs: thereMs - (sentMs + doubtMs), doubtMs };
   } catch (error) {
-    if (error instanceof SyntaxError) {
+    if (error instanceof TimeoutError) {
+      return report.error(`no answer within ${TIMEOUT_MS / 1_000} s`, reachFix(error.code));
+    }
+    if (!(error instanceof ConnectionError)) {
       return report.error("another program than Heddle answers", "Give a master with --endpoint.");
     }
-    const cause = ((error as Error).cause ?? error) as NodeJS.ErrnoException;
+    const failure = error.cause as Error;
+    const cause = (failure.cause ?? failure) as NodeJS.ErrnoException;
     const code = typeof cause.code === "string" ? cause.code : cause.message;
     return report.error(`no answer (${code})`, reachFix(code));
   }

@@ -16,7 +16,7 @@ import type { Finding } from "./finding.ts";
 const MAIN = programOf("cli");
 const scratch = mkdtempSync(join(tmpdir(), "heddle-doctor-test-"));
 const data = join(scratch, "data");
-const [MASTERS, SICK] = [3, "memory errors"];
+const [MASTERS, FAULT] = [3, "memory errors"];
 let port: number;
 let cluster: DrivenProcess;
 const pids: number[] = [];
@@ -115,8 +115,8 @@ describe("heddle doctor", () => {
     expect(stdout).toContain("         fix Start the master there (`heddle up`)");
   });
 
-  it("a sick GPU and a stopped master: both are named, the others still answer", async () => {
-    writeFileSync(join(data, "worker-1", "gpu-faults"), `1 ${SICK}\n`);
+  it("an unhealthy GPU and a stopped master: both are named, the others still answer", async () => {
+    writeFileSync(join(data, "worker-1", "gpu-faults"), `1 ${FAULT}\n`);
     const stopped = pidOf("master-2");
     pids.push(stopped);
     process.kill(stopped, "SIGSTOP");
@@ -131,7 +131,7 @@ describe("heddle doctor", () => {
     expect(found.of("leader")[0]?.what).toContain("2 of 3 voters are reachable");
     expect(found.of("gpu", "worker-1")[0]).toMatchObject({
       status: "warning",
-      what: `GPU 1: ${SICK}`,
+      what: `GPU 1: ${FAULT}`,
     });
   });
 

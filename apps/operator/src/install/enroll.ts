@@ -64,14 +64,8 @@ async function isEnrolled(role: NodeRole, dataDirectory: string): Promise<boolea
 
 /** Whether any of the masters serves HTTP, which one without a group does not. */
 async function isRunning(endpoints: readonly string[], seconds: number): Promise<boolean> {
-  const check = () =>
-    Promise.any(
-      endpoints.map(async (endpoint) => {
-        const signal = AbortSignal.timeout(TRY_MS);
-        const reply = await fetch(`${endpoint}/livez`, { signal });
-        if (!reply.ok) throw new AppError("unavailable", `${endpoint} answers ${reply.status}`);
-      }),
-    );
+  const masters = endpoints.map((endpoint) => new Heddle({ endpoint, timeout: TRY_MS }));
+  const check = () => Promise.any(masters.map(({ cluster }) => cluster.live()));
   try {
     await retry(check, { backoff: BACKOFF, deadlineMs: seconds * 1_000 });
     return true;

@@ -142,6 +142,8 @@ const METHODS: Readonly<Record<string, readonly [route: string, call: Call]>> = 
   "cluster.metrics": ["GET /api/v1/cluster/metrics", ({ cluster }) => cluster.metrics()],
   "cluster.resources": ["GET /api/v1/cluster/resources", ({ cluster }) => cluster.resources()],
   "cluster.health": ["GET /health", ({ cluster }) => cluster.health()],
+  "cluster.detailedHealth": ["GET /health/detailed", ({ cluster }) => cluster.detailedHealth()],
+  "cluster.live": ["GET /livez", ({ cluster }) => cluster.live()],
   "cluster.transfer": [
     "POST /api/v1/cluster/transfer",
     ({ cluster }) => cluster.transfer("nobody"),
@@ -325,7 +327,7 @@ beforeAll(async () => {
   api = await JobApi.start(new SecretKeys([Buffer.alloc(32, 5)]));
   const { body } = await api.call("GET", "/endpoints");
   routes = (body as unknown as { data: { method: string; path: string }[] }).data
-    .filter(({ path }) => path.startsWith("/api/v1/") || path === "/health")
+    .filter(({ path }) => path.startsWith("/api/v1/") || /^\/(health|livez)(\/|$)/.test(path))
     .map(({ method, path }) => `${method} ${path}`);
 });
 afterAll(() => api.close());

@@ -6,7 +6,7 @@ import type {
   JoinTokenSpec,
   Route,
 } from "@heddle/contracts/api/cluster";
-import type { MasterHealth } from "@heddle/contracts/api/health";
+import type { DetailedHealth, MasterHealth } from "@heddle/contracts/api/health";
 import type {
   PastCollection,
   PastState,
@@ -14,7 +14,7 @@ import type {
 } from "@heddle/contracts/api/history/state";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { pathPart } from "../../path-part.ts";
-import type { CallOptions, HttpTransport } from "../../transport.ts";
+import type { CallOptions, HttpTransport, Request } from "../../transport.ts";
 
 /** The state that a backup holds. */
 export interface BackupOptions extends CallOptions {
@@ -65,8 +65,18 @@ export class Cluster {
 
   /** The health of the master that answers. A failed call is not retried. */
   health({ signal }: CallOptions = {}): Promise<MasterHealth> {
-    const request = { method: "GET", path: "/health", signal } as const;
-    return this.#transport.json({ ...request, isUnversioned: true, maxRetries: 0 });
+    return this.#transport.json(probe("/health", signal));
+  }
+
+  /** The same with its components, its clock and what it uses of its machine. */
+  detailedHealth({ signal }: CallOptions = {}): Promise<DetailedHealth> {
+    return this.#transport.json(probe("/health/detailed", signal));
+  }
+
+  /** Resolves if a master answers, even one that has halted. A failed call is not retried. */
+  async live({ signal }: CallOptions = {}): Promise<void> {
+    const { body } = await this.#transport.open(probe("/livez", signal));
+    await body?.cancel();
   }
 
   /** Transfers leadership to a master, or to any other if none is named. */
@@ -122,4 +132,8 @@ export class Cluster {
     const request = { method: "GET", path: "/endpoints", signal } as const;
     return (await this.#transport.json<{ data: readonly Route[] }>(request)).data;
   }
+}
+
+function probe(path: string, signal: AbortSignal | undefined): Request {
+  return { method: "GET", path, signal, isUnversioned: true, maxRetries: 0 };
 }
