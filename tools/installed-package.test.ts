@@ -76,9 +76,9 @@ interface Manifest {
 const manifestOf = (path: string) => JSON.parse(readFileSync(join(ROOT, path), "utf8")) as Manifest;
 
 /** Asks again until there is something. */
-async function found<T>(look: () => T | null | Promise<T | null>): Promise<T> {
+async function found<T>(poll: () => T | null | Promise<T | null>): Promise<T> {
   for (;;) {
-    const value = await look();
+    const value = await poll();
     if (value !== null) return value;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }

@@ -2,7 +2,7 @@
  * The closing line of a test run, from the results of vitest's JSON reports (a test file each) and
  * the exit status. A file that could not be loaded counts as one failure, as does a run that ended
  * badly without a failed test. A run without any test is not a success. A test that failed and then
- * passed is a defect to be mended: it is named with its error, and the run continues. Failed tests are
+ * passed is a defect to be repaired: it is named with its error, and the run continues. Failed tests are
  * named with the beginning of each error.
  */
 export function summarize(files, status) {

@@ -275,9 +275,10 @@ describe("language", () => {
     who~ever asks; no~body; begin an~ew; the end the~reof; it sta~nds at 3; it comes to its e~nd;
     how f~ar it is; so m~any rounds; so l~ong of; it has c~ome; where the log st~ands; the next lo~ok;
     the call is o~ver; it goes o~n; it hu~ng up; without a w~ord; gave it u~p; it is a~way;
-    all is w~ell; no si~gn; bytes ca~me`);
+    all is w~ell; no si~gn; bytes ca~me; it was loo~ked at; it st~ands still; now and th~en;
+    a si~ck device`);
   const standard = listOf(`so many that it waits; so far; it has come back; a stand-in; a word;
-    it is over 9 s; it goes on the disk; stand in for it`);
+    it is over 9 s; it goes on the disk; stand in for it; it looks for one; one look-up`);
 
   it("phrases: each finds a sample, and none a standard term", () => {
     const phrases = MESSAGE_PHRASES.map(([phrase]) => phrase);

@@ -81,7 +81,7 @@ const BUGS = {
   repeatsLogs: bug(["slowNetwork"], () =>
     appendingLogs((piece) => [piece, { ...piece, offset: piece.offset + piece.data.byteLength }]),
   ),
-  /** Every task gets the first device of its node, and apply does not look. */
+  /** Every task gets the first device of its node, and apply does not check. */
   sharesDevices: bug([], () => {
     const uproot = planning((start) => ({
       ...start,
@@ -92,7 +92,7 @@ const BUGS = {
     }));
     return both(uproot, takingAll());
   }),
-  /** Gangs start without their last task, and apply does not look. */
+  /** Gangs start without their last task, and apply does not check. */
   splitsGangs: bug([], () =>
     both(
       planning((start) => ({ ...start, placements: start.placements.slice(0, -1) })),
@@ -121,7 +121,7 @@ const BUGS = {
         },
     ),
   ),
-  /** Neither plans nor apply look at quotas. */
+  /** Neither plans nor apply check quotas. */
   passesQuotas: bug([], () => replaced(QuotaLedger.prototype, "blockers", () => () => [])),
   /** Some attempts have the number of the one before. */
   repeatsAttempts: bug(["cutWorker"], () =>

@@ -6,7 +6,7 @@ interface Timeline {
   readonly queue: EventQueue;
 }
 
-/** How much longer a task may run: a worker that is alive looks at its lease this often. */
+/** How much longer a task may run: a worker that is alive checks its lease this often. */
 const SLACK_US = 250_000;
 
 /** The messages of a session that are about leases. */

@@ -73,7 +73,7 @@ const LEASES = [
 ];
 /** Rates of wall clocks: far from real ones, so that code that measures time with them fails soon. */
 const DRIFTS = [0.5, 1, 8];
-/** Between two looks at jobs that wait, and for versions that every master supports. */
+/** Between two checks of jobs that wait, and for versions that every master supports. */
 const POLL_US = 5_000_000;
 const SETTLE_US = 200_000;
 /** The share of runs in which some jobs train: they cost more. */
@@ -114,7 +114,7 @@ class ClusterSimulation {
   /** Jobs for whose waiting the leader gave no reason at the last check. */
   #unexplained: readonly string[] = [];
   #faultsUs = 0;
-  /** When it is next looked whether all has ended. */
+  /** When it is next checked whether all has ended. */
   #settleUs = 0;
   #isEnded = false;
   #changes = 0;
@@ -332,7 +332,7 @@ class ClusterSimulation {
     });
   }
 
-  /** Looked at now and then, not at each event. */
+  /** Checked at intervals, not at each event. */
   #hasSettled(): boolean {
     const { nowUs } = this.#world.queue;
     if (nowUs < this.#settleUs) return false;

@@ -25,7 +25,7 @@ export class StateChecker {
     this.#accepted = accepted;
   }
 
-  /** A master has applied an entry; each index is looked at once, at the first that applies it. */
+  /** A master has applied an entry; each index is checked once, at the first that applies it. */
   applied(control: ReplicatedControl): void {
     this.#checkEvents(control);
     if (control.index <= this.#index) return;

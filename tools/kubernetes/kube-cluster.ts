@@ -61,17 +61,17 @@ function rig(...args: readonly string[]): void {
   execFileSync(join(process.env["HEDDLE_KUBE_RIG"] ?? "", "rig.sh"), args, { stdio: "ignore" });
 }
 
-/** Looks again until there is something; rejects with the last error, or with what was waited for. */
+/** Polls until there is something; rejects with the last error, or with what was waited for. */
 export async function untilFound<T>(
   what: string,
-  look: () => T | undefined | Promise<T | undefined>,
+  poll: () => T | undefined | Promise<T | undefined>,
   timeoutMs = TIMEOUT_MS,
 ): Promise<T> {
   const untilMs = performance.now() + timeoutMs;
   for (;;) {
     let fault: unknown;
     try {
-      const found = await look();
+      const found = await poll();
       if (found !== undefined) return found;
     } catch (error) {
       fault = error;

@@ -41,7 +41,7 @@ for (const { program } of LINTERS) {
   if (!installedProgram(program)) console.log(`${program} is not here: its files are not linted`);
 }
 
-it.each(LINTERS)("linters: $program has something to look at", ({ wanted }) => {
+it.each(LINTERS)("linters: $program has something to check", ({ wanted }) => {
   expect(wanted.length).toBeGreaterThan(0);
 });
 

@@ -57,11 +57,11 @@ export class ReleaseLoad {
 
   /** Resolves with the leader of a group of this many masters. */
   groupOf(voters: number): Promise<string> {
-    const look = () => {
+    const poll = () => {
       const { quorum, leader } = this.group();
       return quorum.voters === voters && quorum.has_quorum && leader ? leader : undefined;
     };
-    return untilFound(`a group of ${voters} masters`, look, TIMEOUT_MS);
+    return untilFound(`a group of ${voters} masters`, poll, TIMEOUT_MS);
   }
 
   /** Begins the calls; resolves when they are answered. */
@@ -91,8 +91,8 @@ export class ReleaseLoad {
   /** Resolves when a further call was answered. */
   async answers(): Promise<void> {
     const { answered } = this.calls();
-    const look = () => this.calls().answered > answered || undefined;
-    await untilFound("answers", look, TIMEOUT_MS);
+    const poll = () => this.calls().answered > answered || undefined;
+    await untilFound("answers", poll, TIMEOUT_MS);
   }
 
   /** Changes the release of three masters while calls and jobs run: none of them is lost. */

@@ -176,7 +176,7 @@ async function changeNodes(): Promise<void> {
   await untilGone("hc", "forgotten");
 }
 
-/** It looks whether its namespace ends before it does itself. */
+/** It checks whether its namespace ends before it does itself. */
 function replaceOperator(): void {
   k("delete", "pod", "--selector=app.kubernetes.io/component=operator", "--wait");
   k("rollout", "status", "deployment/heddle-operator", "--timeout=240s");

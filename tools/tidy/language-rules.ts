@@ -30,7 +30,12 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bwhere (?:an? |the |its )[\w' ]{2,30} stands\b/i, "its place, its state"],
   [/\b(?:is|are|was|were) over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
   [/\b(?:go(?:es)?|went|going) on\b(?! (?:an?|the|two|each|one|over|\d)\b)/i, "continues"],
-  [/\b(?:next|last|each|every|regular) look\b/i, "check, poll"],
+  [/\b(?:next|last|each|every|regular|first|one|two|no) looks?\b(?!-)/i, "check, poll"],
+  [/\blooked at\b/i, "read, examined, checked"],
+  [/\b(?:stands?|stood) still\b/i, "is stopped, is blocked"],
+  [/\b(?:is|are|was|were|stays?) away\b/i, "is unreachable, is down"],
+  [/\bnow and then\b/i, "at intervals, sometimes"],
+  [/\bsick\b/i, "unhealthy"],
   [/\bcalled off\b|\bhung up\b|\bof before\b/i, "cancelled, closed the connection, earlier"],
 ];
 
@@ -39,7 +44,6 @@ export const MESSAGE_PHRASES: readonly (readonly [RegExp, string])[] = [
   ...PRIVATE_PHRASES,
   [/\bwithout a word\b/i, "without an error message"],
   [/\bg[ai]ven? (?:it|the (?:call|request|sum)) up\b/i, "cancelled"],
-  [/\b(?:is|was) away\b/i, "is unreachable"],
   [/\bwell again\b|\ball is well\b/i, "healthy"],
   [/\bno sign\b/i, "did not respond"],
   [/\b(?:bytes?|frames?|log|it) came\b|\bnothing came\b/i, "was received"],
@@ -50,7 +54,7 @@ const EARLIER_MESSAGES = ["libs/control/src/state-messages.ts", "libs/control/sr
 
 /** Words of such idiom as a part of a name. */
 const PRIVATE_WORDS =
-  /^(?:told|tells|heard|hears|anew|nobody|somebody|whoever|strangers?|surroundings|leads|unheard|patience)$/;
+  /^(?:told|tells|heard|hears|anew|nobody|somebody|whoever|strangers?|surroundings|leads|unheard|patience|looked)$/;
 /** Such names as a whole. */
 const PRIVATE_NAMES = /^(?:(?:is|on)Over|LOOK_(?:EVERY_)?MS)$/;
 

@@ -49,7 +49,7 @@ const PAGES: readonly (readonly [string, string | RegExp])[] = [
   ["/console/control-plane", "master-1"],
   ["/console/settings", "max_concurrent_jobs"],
 ];
-const LOOKS = [
+const VIEWPORTS = [
   ["dark", 390],
   ["light", 390],
   ["light", 1280],
@@ -69,7 +69,7 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
       const to = JSON.stringify(path.replace("JOB", job));
       await page.evaluate(`history.pushState(null, "", ${to})`);
       await page.getByText(shown).first().waitFor();
-      for (const [colorScheme, width] of LOOKS) {
+      for (const [colorScheme, width] of VIEWPORTS) {
         await page.emulateMedia({ colorScheme });
         await page.setViewportSize({ width, height: 800 });
         expect(await violations(page), colorScheme).toEqual([]);

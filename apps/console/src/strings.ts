@@ -473,7 +473,7 @@ export const STRINGS = {
     table: "GPUs by node",
     figure: "Colour by",
     figures: { load: "Utilisation", memory: "Memory in use", temperature: "Temperature" },
-    legend: "The fuller the colour, the more; a cross marks a sick device.",
+    legend: "The fuller the colour, the more; a cross marks an unhealthy device.",
     held: "Held by jobs",
     devices: "Devices",
     empty: "No node has a GPU.",

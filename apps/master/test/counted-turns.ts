@@ -8,13 +8,13 @@ export function endTurnsAfterEachStep(): void {
   onTestFinished(() => clock.mockRestore());
 }
 
-/** Counts what work looks at in each turn of the event loop. */
-export class TurnLooks {
+/** Counts what work reads in each turn of the event loop. */
+export class TurnReads {
   longest = 0;
   all = 0;
   #inTurn = 0;
 
-  look(): void {
+  count(): void {
     this.all++;
     this.longest = Math.max(this.longest, ++this.#inTurn);
   }
@@ -23,7 +23,7 @@ export class TurnLooks {
   counted<T extends object>(object: T, field: keyof T): T {
     const value = object[field];
     const get = () => {
-      this.look();
+      this.count();
       return value;
     };
     return Object.defineProperty(object, field, { get, enumerable: true });

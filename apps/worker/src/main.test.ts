@@ -86,7 +86,7 @@ test("worker: tasks are isolated also where --data and --checkpoints are relativ
   const flags = ["--checkpoints", "kept"];
   const found = /how tasks are isolated|could read this worker's secrets/;
   const { isolation, reasons } = await start(found, flags, "worker");
-  // What this machine lacks may be a reason, but no file that was looked for elsewhere.
+  // What this machine lacks may be a reason, but no file that was searched elsewhere.
   expect(isolation).toBeDefined();
   expect(String(reasons)).not.toContain("ENOENT");
 });

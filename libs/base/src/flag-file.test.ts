@@ -35,9 +35,9 @@ it.skipIf(process.getuid?.() === 0)("flag file: one without read permission is r
 });
 
 it("flag file: only a missing one is accepted where it is optional", () => {
-  const look = (path: string) => readFlagFileIfThere("--token-file", path, "a file");
-  expect(look(join(folder, "absent"))).toBeUndefined();
-  expect(() => look(folder)).toThrow(/is a directory/);
+  const read = (path: string) => readFlagFileIfThere("--token-file", path, "a file");
+  expect(read(join(folder, "absent"))).toBeUndefined();
+  expect(() => read(folder)).toThrow(/is a directory/);
 });
 
 it.skipIf(process.platform === "win32")("flag file: no pipe or device holds up a start", () => {

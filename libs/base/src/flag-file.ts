@@ -10,7 +10,7 @@ const FAULTS: Readonly<Record<string, string>> = {
 /** Far more than any such file has; a device may never end. */
 const MAX_BYTES = 16 * 2 ** 20;
 const PIECE_BYTES = 64 * 1024;
-/** Between two looks at a pipe whose writer has not written yet. */
+/** Between two reads of a pipe whose writer has not written yet. */
 const POLL_MS = 10;
 /** Absent on Windows. With it the open of a pipe without a writer returns at once. */
 const NON_BLOCKING = constants.O_NONBLOCK ?? 0;

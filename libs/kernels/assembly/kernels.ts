@@ -106,7 +106,7 @@ export function addInt8(acc: usize, part: usize, scales: usize, count: i32, weig
   }
 }
 
-/** Rounds to the upper halves of float32, ties to even. NaN must have been looked for before. */
+/** Rounds to the upper halves of float32, ties to even. NaN must have been checked for before. */
 export function toBf16(out: usize, values: usize, count: i32): void {
   const end = values + ((<usize>count) << 2);
   while (values < end) {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 
 /**
- * Devices declared sick, by index: lines of `INDEX REASON` in a file that an operator or a test
+ * Devices declared unhealthy, by index: lines of `INDEX REASON` in a file that an operator or a test
  * writes. Without the file there are none.
  */
 export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
@@ -14,7 +14,7 @@ export function readDeviceFaults(path: string): ReadonlyMap<number, string> {
   const faults = new Map<number, string>();
   for (const line of text.split("\n").slice(0, MAX_LINES)) {
     const [, index, why] = /^\s*(\d{1,4})(?:\s+(.{1,200}))?/.exec(line) ?? [];
-    if (index !== undefined) faults.set(Number(index), why?.trim() || "declared sick");
+    if (index !== undefined) faults.set(Number(index), why?.trim() || "declared unhealthy");
   }
   return faults;
 }

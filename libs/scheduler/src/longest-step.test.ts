@@ -14,7 +14,7 @@ import { HOUR_MS, input, node, queued, request, running } from "./testing/scenar
 const NODES = 10_000;
 const GPUS = 8;
 /** Reads or changes of a node's row: two passes over all nodes, and some more. */
-const MAX_LOOKS = 3 * NODES;
+const MAX_READS = 3 * NODES;
 const COUNTED = ["fits", "copies", "take", "release", "setLesser"] as const;
 
 const real = Object.fromEntries(COUNTED.map((name) => [name, Ledger.prototype[name]]));
@@ -66,12 +66,12 @@ it.each([
   (_, change) => {
     const queue = Array.from({ length: 4 }, (__, at) => large(`q${at}`, change));
     const snapshot = fullCluster(queue);
-    expect(longestStep(decideInSteps(snapshot))).toBeLessThan(MAX_LOOKS);
+    expect(longestStep(decideInSteps(snapshot))).toBeLessThan(MAX_READS);
     const plan = decide(snapshot);
-    expect(longestStep(explain(snapshot, plan, queue[3]!))).toBeLessThan(MAX_LOOKS);
+    expect(longestStep(explain(snapshot, plan, queue[3]!))).toBeLessThan(MAX_READS);
     const { neverFits } = Satisfiability.prototype;
     expect(longestStep(neverFits.call(new Satisfiability(), snapshot, queue[3]!))).toBeLessThan(
-      MAX_LOOKS,
+      MAX_READS,
     );
   },
 );

@@ -339,7 +339,7 @@ export class Faults {
 
   #failDisk(member: SimulatedMember): boolean {
     member.disk.faults.failures = 0.2;
-    this.#world.trace(() => `the disk of member ${member.id} fails now and then`);
+    this.#world.trace(() => `the disk of member ${member.id} fails at times`);
     this.#world.queue.after(100_000, () => {
       member.disk.faults.failures = 0;
       // A member that a missing disk stopped is restarted.

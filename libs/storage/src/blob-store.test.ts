@@ -71,7 +71,7 @@ test("blob store: a crash at any operation loses nothing acknowledged", async ()
   }
 });
 
-test("blob store: a deleted content stays away after a crash", async () => {
+test("blob store: a deleted content stays deleted after a crash", async () => {
   const disk = plainDisk(1);
   const store = await openStore(disk);
   await store.put(CONTENT);

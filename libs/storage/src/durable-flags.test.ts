@@ -59,20 +59,20 @@ test.skipIf(!hasFlags)("open files: every segment of the log in use is O_DSYNC",
   const payload = Buffer.alloc(SEGMENT_BYTES / 8);
   let { log } = await WriteAheadLog.open(options);
   const used = new Set<string>();
-  const look = () => {
+  const poll = () => {
     const segments = Object.entries(openFiles()).filter(([name]) => name.startsWith("wal-0"));
     expect(segments.map(([, isDurable]) => isDurable)).toEqual([true]);
     used.add(segments[0]?.[0] as string);
   };
   for (let index = 1; index <= 40; index++) {
     await log.append([{ kind: WAL_KINDS.entry, term: 1, index, payload }]);
-    look();
+    poll();
     if (index % 10 !== 0) continue;
     // Released segments are reused.
     await log.release(index - 5);
     await log.close();
     ({ log } = await WriteAheadLog.open(options));
-    look();
+    poll();
   }
   await log.close();
   expect(used.size).toBeGreaterThan(4);

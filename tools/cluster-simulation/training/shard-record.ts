@@ -119,7 +119,7 @@ export class ShardRecord {
     return cells;
   }
 
-  /** Where each part is an update by itself, a shard that has stood still is taken as it is. */
+  /** Where each part is an update by itself, a shard that was stopped is taken as it is. */
   #lagged(at: number, wanted: number): boolean {
     const next = this.versions[at + 1]?.atUs ?? this.#nowUs();
     const stoodUs = next - (this.versions[at]?.atUs ?? next);

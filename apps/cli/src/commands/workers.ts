@@ -96,12 +96,12 @@ function status({ status: word, silent_seconds: seconds }: Worker): string {
 
 /** Simulated devices are marked, and unhealthy ones are counted. */
 function gpus({ gpus: devices }: Worker): string {
-  const sick = devices.filter((gpu) => gpu.fault !== null).length;
+  const unhealthy = devices.filter((gpu) => gpu.fault !== null).length;
   return [
     String(devices.length),
     ...(devices[0] ? [devices[0].name] : []),
     ...(devices.some((gpu) => gpu.simulated) ? ["(simulated)"] : []),
-    ...(sick > 0 ? [`${sick} sick`] : []),
+    ...(unhealthy > 0 ? [`${unhealthy} unhealthy`] : []),
   ].join(" ");
 }
 

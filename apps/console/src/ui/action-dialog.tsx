@@ -1,25 +1,25 @@
 import { type FormEvent, type ReactNode, useRef, useState } from "react";
 import { ErrorNote } from "./error-note.tsx";
 
-/** How a button looks; a plain one without. */
-type ButtonLook = "primary" | "danger" | undefined;
+/** The style of a button; a plain one without. */
+type ButtonVariant = "primary" | "danger" | undefined;
 
 interface ActionDialogOptions {
   /** The label of the button that opens it. */
   readonly label: string;
-  readonly look: ButtonLook;
+  readonly variant: ButtonVariant;
   readonly title: string;
   readonly children: ReactNode;
   readonly close: string;
   readonly submit: string;
-  readonly submitLook: ButtonLook;
+  readonly submitVariant: ButtonVariant;
   /** The dialog closes when it resolves, and shows why it rejects. */
   readonly act: (form: FormData) => Promise<unknown>;
 }
 
 /** A button that opens a dialog with a form and its action. */
 export function ActionDialog(options: ActionDialogOptions) {
-  const { label, look, title, children, close, submit, submitLook, act } = options;
+  const { label, variant, title, children, close, submit, submitVariant, act } = options;
   const dialog = useRef<HTMLDialogElement>(null);
   const [isOpen, setOpen] = useState(false);
   const [isBusy, setBusy] = useState(false);
@@ -45,7 +45,7 @@ export function ActionDialog(options: ActionDialogOptions) {
   };
   return (
     <>
-      <button type="button" className={look} onClick={open}>
+      <button type="button" className={variant} onClick={open}>
         {label}
       </button>
       <dialog ref={dialog} aria-label={title} onClose={() => setOpen(false)}>
@@ -58,7 +58,7 @@ export function ActionDialog(options: ActionDialogOptions) {
               <button type="button" onClick={() => dialog.current?.close()}>
                 {close}
               </button>
-              <button type="submit" className={submitLook} disabled={isBusy}>
+              <button type="submit" className={submitVariant} disabled={isBusy}>
                 {submit}
               </button>
             </div>

@@ -18,11 +18,11 @@ export function ConfirmButton(options: ConfirmButtonOptions) {
   return (
     <ActionDialog
       label={label}
-      look={isDanger ? "danger" : undefined}
+      variant={isDanger ? "danger" : undefined}
       title={title}
       close={STRINGS.common.cancel}
       submit={confirm}
-      submitLook={isDanger ? "danger" : "primary"}
+      submitVariant={isDanger ? "danger" : "primary"}
       act={act}
     >
       <p>{text}</p>

@@ -18,11 +18,11 @@ export function FormDialog({ label, title, submit, children, isPrimary, act }: F
   return (
     <ActionDialog
       label={label}
-      look={isPrimary ? "primary" : undefined}
+      variant={isPrimary ? "primary" : undefined}
       title={title}
       close={STRINGS.common.close}
       submit={submit}
-      submitLook="primary"
+      submitVariant="primary"
       act={act}
     >
       {children}

@@ -85,8 +85,8 @@ it("access seed: what was refused is tried again under the next leader alone", a
   await vi.waitFor(() => expect(seed.fault).toMatch(/auditor/), WAIT);
   const role = { permissions: ["jobs:read"], description: "", updatedAtMs: 0 };
   await control.propose({ type: "role.set", atMs: 0, name: "auditor", role });
-  const looks = group.status.mock.calls.length;
-  await vi.waitFor(() => expect(group.status.mock.calls.length).toBeGreaterThan(looks + 1), WAIT);
+  const reads = group.status.mock.calls.length;
+  await vi.waitFor(() => expect(group.status.mock.calls.length).toBeGreaterThan(reads + 1), WAIT);
   expect(led.propose).toHaveBeenCalledTimes(1);
   term = 2;
   await vi.waitFor(() => expect(control.state.bindings.has("user:alice")).toBe(true), WAIT);

@@ -19,7 +19,7 @@ import { propose, untilSettled } from "./propose.ts";
 type SeedCommand = AccessCommand | ServiceCommand;
 type Rbac = NonNullable<AuthSettings["rbac"]>;
 
-/** How often the file is looked at. Events of file systems miss what Kubernetes or NFS replace. */
+/** How often the file is read. Events of file systems miss what Kubernetes or NFS replace. */
 const POLL_MS = 1_000;
 /** The most faults that are reported. */
 const MAX_FAULTS = 8;

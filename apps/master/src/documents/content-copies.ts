@@ -4,7 +4,7 @@ import type { GroupMember } from "../control-plane/control-group.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import type { ContentReplicas } from "./content-replicas.ts";
 
-/** How long masters may take to fetch what they lack; each looks for it every two seconds. */
+/** How long masters may take to fetch what they lack; each tries every two seconds. */
 const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 500;
 

@@ -11,7 +11,7 @@ import { ContentReplicas } from "./content-replicas.ts";
 import { CONTENT_GRACE_MS, DocumentUpkeep } from "./document-upkeep.ts";
 import { ReplicatedDocuments } from "./replicated-documents.ts";
 
-/** Between two looks at all contents. */
+/** Between two checks of all contents. */
 const SCAN_MS = 60_000;
 const OWNER = "aaaaaaaa";
 const CONTENT = Buffer.from("a content");

@@ -100,7 +100,7 @@ const FIGURES: readonly Figure[] = [
   },
   {
     name: "job_gpus",
-    help: "GPUs for jobs: those that take work, those held, sick ones, and those that do not exist.",
+    help: "GPUs for jobs: those that take work, those held, unhealthy ones, and those that do not exist.",
     label: "kind",
     read: ({ jobs: { gpus } }) => ({
       total: gpus.total,

@@ -12,22 +12,22 @@ import { startTestMaster, type TestMaster } from "../../test/test-master.ts";
 import type { NodeView } from "../nodes/node-directory.ts";
 
 const NODES = 10_000;
-/** Looks at nodes' devices, replicas, labels and tasks, and texts written. */
-const MAX_LOOKS = 200;
+/** Reads of nodes' devices, replicas, labels and tasks, and texts written. */
+const MAX_READS = 200;
 
-/** Looks since the last step ended, within a step and without. */
-let looks = 0;
+/** Reads since the last step ended, within a step and without. */
+let reads = 0;
 let isInStep = false;
 let longestStep = 0;
 let outsideSteps = 0;
-let allLooks = 0;
+let allReads = 0;
 /** Texts written; the sampling in the background writes none. */
 let texts = 0;
 let server: TestMaster;
 
-function look(): void {
-  allLooks++;
-  if (isInStep) looks++;
+function count(): void {
+  allReads++;
+  if (isInStep) reads++;
   else outsideSteps++;
 }
 
@@ -42,7 +42,7 @@ function counted(view: NodeView): NodeView {
 
 function counter(name: string, value: unknown): PropertyDescriptorMap {
   const get = () => {
-    look();
+    count();
     return value;
   };
   return { [name]: { get, enumerable: true } };
@@ -51,11 +51,11 @@ function counter(name: string, value: unknown): PropertyDescriptorMap {
 function* countedSteps<T>(make: () => Steps<T>): Steps<T> {
   const work = make();
   for (;;) {
-    looks = 0;
+    reads = 0;
     isInStep = true;
     const { done, value } = work.next();
     isInStep = false;
-    longestStep = Math.max(longestStep, looks);
+    longestStep = Math.max(longestStep, reads);
     if (done) return value;
     yield;
   }
@@ -71,7 +71,7 @@ beforeAll(async () => {
   });
   const { add } = TextPieces.prototype;
   vi.spyOn(TextPieces.prototype, "add").mockImplementation(function (this: TextPieces, text) {
-    look();
+    count();
     texts++;
     add.call(this, text);
   });
@@ -86,7 +86,7 @@ beforeAll(async () => {
   const { tasksByNode } = control.jobs;
   const tasksOf = tasksByNode.get.bind(tasksByNode);
   vi.spyOn(tasksByNode, "get").mockImplementation((id) => {
-    look();
+    count();
     return tasksOf(id);
   });
   directory.views = Array.from({ length: NODES }, (_, at) => {
@@ -106,11 +106,11 @@ it.each([
   ["/api/v1/cluster/status", `"workers":{"attached":${NODES}}`],
   ["/api/v1/workers", `"id":"w${NODES - 1}"`],
 ])("views: %s is made in bounded steps at 10,000 nodes", async (path, holds) => {
-  longestStep = outsideSteps = allLooks = 0;
+  longestStep = outsideSteps = allReads = 0;
   const text = await (await send(server, "GET", path)).text();
   expect(text).toContain(holds);
-  expect(allLooks).toBeGreaterThanOrEqual(NODES);
-  expect(longestStep).toBeLessThan(MAX_LOOKS);
+  expect(allReads).toBeGreaterThanOrEqual(NODES);
+  expect(longestStep).toBeLessThan(MAX_READS);
   expect(outsideSteps).toBe(0);
 });
 

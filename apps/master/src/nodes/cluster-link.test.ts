@@ -181,7 +181,7 @@ test("attach: a node forgets a master removed in its absence until it is a membe
     log: { info: say, warn: say, error: say },
   });
   const ofGone = () => said.filter(({ master }) => master === gone).map(({ fact }) => fact);
-  const dropped = "not looked for: it was removed from the masters";
+  const dropped = "not reconnected: it was removed from the masters";
   const retrying = "not attached to a master, retrying";
   try {
     await eventually(() => said.length === 2, "it is attached to both");

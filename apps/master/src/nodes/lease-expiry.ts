@@ -9,7 +9,7 @@ interface SeenLoss {
 
 /**
  * When the leases of lost nodes have certainly expired, by this master's monotonic clock. Clocks of
- * two masters are not comparable, so a new leader waits a whole lease from its first look.
+ * two masters are not comparable, so a new leader waits a whole lease from its first check.
  */
 export class LeaseExpiry {
   readonly #clock: Pick<Clock, "monotonicMs">;

@@ -119,7 +119,7 @@ export interface NodeDirectory {
   readonly divisions: Pick<Divisions, "of" | "all" | "fresh">;
   /** Time since the node's last report to this master, or since this master started. */
   silentMs(nodeId: string): number;
-  /** Every replica of a deployment, as last reported; looks at no other node. */
+  /** Every replica of a deployment, as last reported; reads no other node. */
   replicasOf(deployment: string): readonly ReplicaStatus[];
   /**
    * Makes a worker pull a deployment's weights into its cache, or retries on the workers where it

@@ -9,7 +9,7 @@ export class NodeLivenessTracker {
   readonly #clock: Clock;
   /** By node: its last report; from the first check on. */
   readonly #reportedMs = new Map<string, number>();
-  #lookedMs: number | undefined;
+  #checkedMs: number | undefined;
   /** When the first check began. */
   #beganMs = 0;
 
@@ -20,7 +20,7 @@ export class NodeLivenessTracker {
   /** Forgets all reports: another master led since, and has newer ones. */
   reset(): void {
     this.#reportedMs.clear();
-    this.#lookedMs = undefined;
+    this.#checkedMs = undefined;
   }
 
   /**
@@ -29,14 +29,14 @@ export class NodeLivenessTracker {
    */
   begin(): void {
     const nowMs = this.#clock.monotonicMs();
-    if (this.#lookedMs === undefined) this.#beganMs = nowMs;
-    const stalledMs = this.#lookedMs === undefined ? 0 : nowMs - this.#lookedMs;
+    if (this.#checkedMs === undefined) this.#beganMs = nowMs;
+    const stalledMs = this.#checkedMs === undefined ? 0 : nowMs - this.#checkedMs;
     if (stalledMs > STALL_MS) {
       for (const [id, reportedMs] of this.#reportedMs) {
         this.#reportedMs.set(id, Math.min(nowMs, reportedMs + stalledMs));
       }
     }
-    this.#lookedMs = nowMs;
+    this.#checkedMs = nowMs;
   }
 
   /** Whether the node has reported since the first check. */

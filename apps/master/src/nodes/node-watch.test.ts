@@ -152,7 +152,7 @@ test("join: many nodes are proposed at once, so that they share log entries", as
   expect([most, control.state.nodes.size]).toEqual([100, 100]);
 });
 
-test("join: an attached node joins once, and its sick device is quarantined", async () => {
+test("join: an attached node joins once, and its unhealthy device is quarantined", async () => {
   const watched = new Watched(["a", "b"]);
   await watched.pass(2_000);
   const index = watched.control.appliedIndex;
@@ -172,17 +172,17 @@ test("join: an attached node joins once, and its sick device is quarantined", as
   ]);
 });
 
-// holds: life-sick-device
+// holds: life-unhealthy-device
 test("devices: an older report does not quarantine one returned to service", async () => {
   const watched = new Watched(["a"]);
-  const sick = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
-  watched.nodes.set("a", sick);
+  const unhealthy = { ...view("a"), gpus: [{ ...gpu, fault: "Xid 79" }], deviceReadings: 7 };
+  watched.nodes.set("a", unhealthy);
   await watched.pass(1_000);
   const quarantined = () =>
     watched.control.state.nodes.get("a")?.quarantined.map(({ device }) => device);
   expect(quarantined()).toEqual([0]);
   // Another master has seen that it is healthy, and this one has not yet.
-  const healthyAsOf = { incarnation: sick.incarnation, reading: 8 };
+  const healthyAsOf = { incarnation: unhealthy.incarnation, reading: 8 };
   await propose(watched.control, {
     type: "node.resume",
     atMs: watched.nowMs,
@@ -192,8 +192,8 @@ test("devices: an older report does not quarantine one returned to service", asy
   });
   await watched.pass(2_000);
   expect(quarantined()).toEqual([]);
-  // It falls sick again, in the same process or in the next one, whose count restarts.
-  watched.nodes.set("a", { ...sick, deviceReadings: 9 });
+  // It becomes unhealthy again, in the same process or in the next one, whose count restarts.
+  watched.nodes.set("a", { ...unhealthy, deviceReadings: 9 });
   await watched.pass(1_000);
   expect(quarantined()).toEqual([0]);
   await propose(watched.control, {
@@ -203,7 +203,7 @@ test("devices: an older report does not quarantine one returned to service", asy
     healthyDevices: [0],
     healthyAsOf,
   });
-  watched.nodes.set("a", { ...sick, incarnation: "2", deviceReadings: 1 });
+  watched.nodes.set("a", { ...unhealthy, incarnation: "2", deviceReadings: 1 });
   await watched.pass(1_000);
   expect(quarantined()).toEqual([0]);
 });
@@ -260,7 +260,7 @@ test.each([0, 3_600_000, -3_600_000])(
   },
 );
 
-test("fenced: a new leader waits a whole lease from its first look", async () => {
+test("fenced: a new leader waits a whole lease from its first check", async () => {
   const watched = new Watched(["a", "b", "c"]);
   await watched.pass(1_000);
   watched.silent.add("a");

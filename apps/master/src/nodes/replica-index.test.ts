@@ -66,7 +66,7 @@ function ids(index: ReplicaIndex, deployment: string): string[] {
   return [...index.holders(deployment)].map(({ id }) => id);
 }
 
-test("replica index: finds a deployment's 3 nodes of 2,000 and looks at no other", () => {
+test("replica index: finds a deployment's 3 nodes of 2,000 and reads no other", () => {
   const index = new ReplicaIndex();
   for (let id = 0; id < 2_000; id++) index.update(worker(id, [`d${Math.floor(id / 3)}`]));
   expect(ids(index, "d7")).toEqual(["node-21", "node-22", "node-23"]);

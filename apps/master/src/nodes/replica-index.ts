@@ -1,6 +1,6 @@
 import type { AttachedNode } from "./attached-node.ts";
 
-/** The workers that hold a replica of each deployment, so that a call looks at those alone. */
+/** The workers that hold a replica of each deployment, so that a call examines those alone. */
 export class ReplicaIndex {
   readonly #holders = new Map<string, Set<AttachedNode>>();
   readonly #held = new Map<AttachedNode, ReadonlySet<string>>();

@@ -87,7 +87,7 @@ test("parameter server: a stale stream does not restore it after an election", a
   watch.reset();
   const server = { id: "p", name: "p", address: "p:1", incarnation: "2" };
   await control.propose({ type: "server.join", atMs: nowMs, server });
-  for (let look = 0; look < 5; look++) {
+  for (let pass = 0; pass < 5; pass++) {
     nowMs += 1_000;
     await watch.check();
   }

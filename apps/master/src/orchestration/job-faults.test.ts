@@ -189,8 +189,8 @@ test("drain deadline: tasks that do not leave are killed", async () => {
   await cancel(id);
 });
 
-// holds: life-losses, life-sick-device
-test("sick simulated GPU: only it is quarantined, and resume returns it", async () => {
+// holds: life-losses, life-unhealthy-device
+test("unhealthy simulated GPU: only it is quarantined, and resume returns it", async () => {
   const ids: string[] = [];
   for (const n of [1, 2, 3, 4, 5]) {
     const resources = { ...small, gpu_count: 1, node_affinity: {} };
@@ -210,8 +210,8 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   const place = ({ node_name: node, devices }: typeof before) => `${node}/${devices}`;
   expect(place(after.task_list[0]!)).not.toBe(place(before));
   for (const id of ids.slice(1)) expect(await cluster.job(id)).toMatchObject({ attempt: 1 });
-  const sick = await cluster.worker(before.node_name);
-  expect(sick.jobs?.quarantined).toMatchObject([
+  const unhealthy = await cluster.worker(before.node_name);
+  expect(unhealthy.jobs?.quarantined).toMatchObject([
     { device: before.devices[0], why: expect.stringContaining("Xid 79") },
   ]);
   const other = workers.find((name) => name !== before.node_name) ?? "";
@@ -226,7 +226,7 @@ test("sick simulated GPU: only it is quarantined, and resume returns it", async 
   await eventually(async () => {
     return (await cluster.worker(before.node_name)).gpus.some(({ fault }) => fault !== null);
   }, "the master that is asked has received the fault");
-  // A device that is still sick stays quarantined; a healthy one returns.
+  // A device that is still unhealthy stays quarantined; a healthy one returns.
   await resume(before.node_name);
   expect((await cluster.worker(before.node_name)).jobs?.quarantined).toHaveLength(1);
   writeFileSync(file, "");

@@ -74,7 +74,7 @@ describe("jobs on three masters", () => {
     for (const master of group.runningNames) expect(await names(master)).toContain("kept");
     await eventually(async () => {
       return (await stateOf(next, id)) === "pending";
-    }, "the next leader has looked at it");
+    }, "the next leader has checked it");
   });
 
   // holds: jobs-concurrent

@@ -45,8 +45,8 @@ test("silent worker: suspect, with the time of its silence, until it is lost", a
   expect(await seen()).toMatchObject({ status: "lost", silent_seconds: 45 });
 });
 
-// holds: life-sick-device
-test("sick device: quarantined with the task's exit; the next attempt has another", async () => {
+// holds: life-unhealthy-device
+test("unhealthy device: quarantined as its task exits; the next attempt has another", async () => {
   const id = await api.submit();
   await api.run(id);
   const { state } = api.master.control;

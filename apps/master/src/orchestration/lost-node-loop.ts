@@ -9,7 +9,7 @@ import { NODE_DIRECTORY, type NodeDirectory } from "../nodes/node-directory.ts";
 import { NodeWatch } from "../nodes/node-watch.ts";
 import { ServerWatch, serverLostMs } from "../nodes/server-watch.ts";
 
-/** Between two looks; more where one takes long, up to the second value. */
+/** Between two checks; more where one takes long, up to the second value. */
 const WATCH_MS = { least: 250, most: 1_000 };
 /** Checks may take this share of the time. */
 const WATCH_SHARE = 1 / 32;

@@ -242,7 +242,7 @@ test("checkpoints: their bytes count for the project while the job keeps them", 
   expect((await project("saver")).usage?.storage_bytes).toBe(0);
 });
 
-test("artifacts: outlive their worker's process; an error names it while it is away", async () => {
+test("artifacts: outlive their worker's process; an error names it while it is down", async () => {
   await cluster.end("worker-1", "SIGKILL");
   let text = "";
   await eventually(async () => {

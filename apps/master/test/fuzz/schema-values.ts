@@ -62,7 +62,7 @@ export const JUNK: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue({ maxDepth: 3 }),
 );
 
-/** Values of a schema, and now and then junk in the place of any part. */
+/** Values of a schema, of which some have junk in the place of a part. */
 export function valuesOf(schema: Schema, schemas: Schemas, depth = 0): fc.Arbitrary<unknown> {
   const proper = properOf(schema, schemas, depth);
   return fc.oneof({ weight: 12, arbitrary: proper }, { weight: 1, arbitrary: JUNK });

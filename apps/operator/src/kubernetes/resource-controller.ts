@@ -115,7 +115,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
 
   start(): void {
     const { signal } = this.#closing;
-    const look = keepConnected<unknown>({
+    const listing = keepConnected<unknown>({
       connect: (onOpen) =>
         this.#poll().then(onOpen, (error: unknown) => {
           return error;
@@ -129,7 +129,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
         return undefined;
       },
     });
-    this.#runs = [look, ...this.#reflectors.map((reflector) => reflector.run(signal))];
+    this.#runs = [listing, ...this.#reflectors.map((reflector) => reflector.run(signal))];
   }
 
   async close(): Promise<void> {

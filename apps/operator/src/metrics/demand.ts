@@ -32,7 +32,7 @@ const PAGE = 1_000;
 /** Autoscalers ask for each of their metrics: the masters are asked once for all of them. */
 const FRESH_MS = 3_000;
 
-/** The cluster's demand, asked of the masters when someone wants to know. */
+/** The cluster's demand, requested from the masters when it is read. */
 export class DemandReader {
   readonly #heddle: Pick<Heddle, "jobs" | "cluster">;
   #last: { readonly atMs: number; readonly demand: Promise<Demand> } | undefined;

@@ -23,7 +23,7 @@ export function installExitHandlers(): void {
     if (isEnded) return;
     const error = endedEarly(code);
     process.stderr.write(`${FAILURE_PREFIX}${error.code}): ${error.message}\n`);
-    // An exit code of success, or of nothing left to wait for, is replaced; a crash keeps its code.
+    // An exit code of success, or of an empty event loop, is replaced; a crash keeps its code.
     if (code === 0 || code === NOTHING_TO_WAIT_FOR) process.exitCode = exitCodeOf(error);
   });
 }

@@ -32,7 +32,7 @@ test.concurrent("lost server: while rank 0 waits for others' last parts it is a 
   expect(await first.ended()).toBe(75);
 });
 
-test.concurrent("opening shards: a parameter server that is away for a moment is retried", async () => {
+test.concurrent("opening shards: a parameter server that is down for a moment is retried", async () => {
   const server = await cluster.startServer("s2");
   const steps = { total_steps: 20, warm_start_steps: 0 };
   const job = cluster.job("weave", { ...config, ...steps }, [server]);
@@ -44,7 +44,7 @@ test.concurrent("opening shards: a parameter server that is away for a moment is
   await trainer.succeeded();
 });
 
-test.concurrent("opening shards: a parameter server that stays away is a lost node", async () => {
+test.concurrent("opening shards: a parameter server that stays down is a lost node", async () => {
   const server = await cluster.startServer("s3");
   await server.kill();
   expect(await cluster.job("weave", config, [server]).start().ended()).toBe(75);

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { atLeastFourOfFive } from "./tries.ts";
 
-/** Tries as the letters say, `s` for a failure while the machine stands still; returns how many. */
+/** Tries as the letters say, `s` for a failure while the machine is blocked; returns how many. */
 async function triesOf(letters: string): Promise<number> {
   let tried = 0;
   await atLeastFourOfFive(

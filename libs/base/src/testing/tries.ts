@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-/** A machine that is later than this with a timer stands still: what took too long shows nothing. */
+/** A machine that is later than this with a timer is blocked: what took too long shows nothing. */
 const LATE_MS = 100;
 const TICK_MS = 10;
 
 /**
  * Tries what has a bound of wall time until it has held four times. It may fail once; failures while
- * the machine stood still do not count. Tests of this function script how late the machine is.
+ * the machine was blocked do not count. Tests of this function script how late the machine is.
  */
 export async function atLeastFourOfFive(
   holds: () => Promise<boolean>,

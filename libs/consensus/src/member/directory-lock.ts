@@ -51,8 +51,8 @@ export async function lockDirectory(directory: string): Promise<DirectoryLock> {
 }
 
 /**
- * Each shows itself first and looks at the others then, so that of two at least one sees the other.
- * Where both do, both step back, and look again after pauses of different lengths.
+ * Each shows itself first and checks the others then, so that of two at least one sees the other.
+ * Where both do, both step back, and try again after pauses of different lengths.
  */
 async function announce(directory: string, nonce: string): Promise<LockSocket | undefined> {
   for (let attempt = 1; ; attempt++) {

@@ -143,7 +143,7 @@ export class PendingProposals<Reply> {
 }
 
 function outcomeUnknown(why: string): AppError {
-  const message = `It is unknown whether the change was made: ${why}. Look whether it took effect before you make it again.`;
+  const message = `It is unknown whether the change was made: ${why}. Check whether it took effect before you make it again.`;
   return new AppError("outcome_unknown", message);
 }
 

@@ -68,7 +68,7 @@ it("lag: a member that was paused is behind until it knows the commit index", as
   await group.until("it has received a heartbeat", () => !away.running.status().isBehind);
 });
 
-it("replication lag: the only member has missed nothing while it was away", async () => {
+it("replication lag: the only member has missed nothing while it was down", async () => {
   const group = new ReplicaGroup(1);
   await group.startAll();
   const { running } = await group.elect();

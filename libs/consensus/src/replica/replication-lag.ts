@@ -41,7 +41,7 @@ export class ReplicationLag {
       this.#own = next(this.#own, { goal: index, reached: applied }, tick);
   }
 
-  /** Has a leader look at how far its members are; on any other member there is nothing to see. */
+  /** Records the progress of a leader's members; does nothing on other members. */
   update({ commit, progress }: Pick<Status, "commit" | "progress">, tick: number): void {
     for (const id of this.#members.keys()) if (!progress.has(id)) this.#members.delete(id);
     for (const [id, { match }] of progress) {

@@ -129,11 +129,11 @@ test("remote machine: slow commands yield to the event loop between them", async
     return apply(commands);
   };
   const seen: number[] = [];
-  const look = () => {
+  const poll = () => {
     seen.push(machine.texts.length);
-    if (machine.texts.length < 4) setImmediate(look);
+    if (machine.texts.length < 4) setImmediate(poll);
   };
-  setImmediate(look);
+  setImmediate(poll);
   for (let id = 1; id <= 4; id++) {
     tasks.take(id, { kind: "apply", commands: packCommands([command(id, "x")]) });
   }

@@ -18,7 +18,7 @@ export interface ThreadCounts {
   readonly appends: DurationCounts;
 }
 
-/** From 0.1 ms, which a fast disk takes, to 1 s, which a sick one does. */
+/** From 0.1 ms, which a fast disk takes, to 1 s, which an unhealthy one does. */
 const APPEND_BOUNDS_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
 ];

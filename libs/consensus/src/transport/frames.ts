@@ -75,7 +75,7 @@ export class FrameReader {
     return frames;
   }
 
-  /** What must be there before looking again is worth it: pieces of a long frame only gather. */
+  /** The bytes to wait for before the next parse, so that a long frame is not parsed at each piece. */
   #neededBytes(): number {
     const [first] = this.#pieces;
     if (!first || first.length < FRAME_HEAD_BYTES) return FRAME_HEAD_BYTES;

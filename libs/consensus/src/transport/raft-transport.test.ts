@@ -53,14 +53,14 @@ interface Node {
 
 const ports = new Map<string, number>();
 /** Every address that `locate` was called with. */
-const lookedFor: string[] = [];
+const resolved: string[] = [];
 let nodes: Node[] = [];
 
 afterEach(() => {
   for (const { transport } of nodes) transport.close();
   nodes = [];
   ports.clear();
-  lookedFor.length = 0;
+  resolved.length = 0;
 });
 
 async function open(
@@ -75,7 +75,7 @@ async function open(
     addresses: new Map(),
     log,
     locate: async (address) => {
-      lookedFor.push(address);
+      resolved.push(address);
       return { host: "127.0.0.1", port: ports.get(address) ?? 1 };
     },
     findMember: async (unknown) => (unknown === 7 ? memberOf(7) : undefined),
@@ -198,9 +198,9 @@ test("transport: unknown members, removed members and older processes get the re
 });
 
 // holds: consensus-removed-address
-test("Raft transport: does not reconnect to a member removed while it was away", async () => {
+test("Raft transport: does not reconnect to a member removed while it was unreachable", async () => {
   const { transport } = await open(1);
-  const times = (address: string) => lookedFor.filter((each) => each === address).length;
+  const times = (address: string) => resolved.filter((each) => each === address).length;
   await expect.poll(() => times("m2") > 1 && times("m4") > 1, PATIENT).toBe(true);
   transport.setMembers(members.filter(({ id }) => id === 4));
   // A try that has begun is none after.

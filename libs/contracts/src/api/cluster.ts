@@ -118,7 +118,7 @@ const jobFigures = z.object({
     total: z
       .number()
       .min(0)
-      .describe("Devices that take work, without sick ones and those of drained nodes."),
+      .describe("Devices that take work, without unhealthy ones and those of drained nodes."),
     held: z.number().min(0),
     quarantined: count,
     simulated: count.describe("Simulated devices on any node."),
@@ -261,7 +261,7 @@ const gpuPool = z.object({
   count: count,
   in_use: z.number().min(0),
   available: z.number().min(0),
-  quarantined: count.describe("Sick devices, which take no work."),
+  quarantined: count.describe("Unhealthy devices, which take no work."),
   memory_bytes_each: bytes,
 });
 

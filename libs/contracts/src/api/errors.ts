@@ -81,7 +81,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, string>> = {
   unavailable:
     "A part of the cluster, which the message names, is unreachable or fails repeatedly.",
   outcome_unknown:
-    "The change may have been made: look, or repeat it with the same `Idempotency-Key`.",
+    "The change may have been made: check, or repeat it with the same `Idempotency-Key`.",
   shard_unavailable:
     "A parameter server is unreachable or lost its state; the next attempt restores it.",
   member_removed: "This master was removed from its group and stops.",

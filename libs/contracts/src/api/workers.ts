@@ -48,7 +48,7 @@ const nodeJobsSchema = z
     simulated: z.boolean(),
     quarantined: z
       .array(z.object({ device: z.int(), why: z.string(), at: time }))
-      .describe("Sick devices, which take no work."),
+      .describe("Unhealthy devices, which take no work."),
     serving: z.array(z.object({ deployment: z.string(), devices: z.array(z.int()) })),
     max_tasks: z.int().nullable().describe("Tasks that it takes at a time; null for no limit."),
     tasks: z.array(

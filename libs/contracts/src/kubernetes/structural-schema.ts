@@ -16,7 +16,7 @@ const KEPT = [
   "maxItems",
 ] as const;
 /** Kubernetes uses RE2, which knows no groups that look around. */
-const LOOKS_AROUND = /\(\?[=!<]/;
+const LOOK_AROUND = /\(\?[=!<]/;
 /** zod's bounds of a safe integer, which say nothing. */
 const SAFE = Number.MAX_SAFE_INTEGER;
 
@@ -53,7 +53,7 @@ function structural(given: SchemaNode, root: SchemaNode): SchemaNode {
     result["exclusiveMinimum"] = true;
   }
   const { pattern } = node;
-  if (typeof pattern === "string" && !LOOKS_AROUND.test(pattern)) result["pattern"] = pattern;
+  if (typeof pattern === "string" && !LOOK_AROUND.test(pattern)) result["pattern"] = pattern;
   if (isNode(node["items"])) {
     result["items"] = structural(node["items"], root);
   }

@@ -79,7 +79,7 @@ async function isStale(path: string): Promise<boolean> {
   }
 }
 
-/** One process at a time breaks a lock, and looks again first, so that no fresh lock is broken. */
+/** One process at a time breaks a lock, and checks it again first, so that no fresh lock is broken. */
 async function breakLock(path: string): Promise<void> {
   const guard = `${path}.break`;
   const owner: Owner = { host: hostname(), pid: process.pid, token: randomUUID() };

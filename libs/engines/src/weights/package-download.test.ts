@@ -231,7 +231,7 @@ describe("a package source", () => {
 
 const quiet = { stdio: "pipe", timeout: 20_000 } as const;
 
-/** True, with a line that says so, where a tool or its registry is not to be had. */
+/** True, with a line that says so, where a tool or its registry is unavailable. */
 function unavailable(probe: () => unknown): boolean {
   try {
     probe();

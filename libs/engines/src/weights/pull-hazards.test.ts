@@ -124,7 +124,7 @@ describe.skipIf(process.platform === "win32")("local files", () => {
 });
 
 describe("deadlines", () => {
-  /** An artifact whose worker sends nothing, or a byte now and then for ever. */
+  /** An artifact whose worker sends nothing, or single bytes without end. */
   const artifact = spec(["artifact://job/1/0/model.gguf"], "0".repeat(64));
   const limits = { idleTimeoutMs: 150, maxPullMs: 10_000 };
 

@@ -149,7 +149,7 @@ describe("pullWeights", () => {
     await utimes(path, time, time);
     await pull(specOf([hub]));
     expect(requests.length).toBe(1);
-    // Other bytes under the same size and time pass: the marker alone was looked at.
+    // Other bytes under the same size and time pass: the marker alone was checked.
     await writeFile(path, Buffer.alloc(content.length));
     await utimes(path, time, time);
     await pull(specOf([hub]));

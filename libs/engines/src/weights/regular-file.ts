@@ -9,7 +9,7 @@ const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
  * O_NONBLOCK the open of a FIFO occupies a thread of Node's pool for ever, and there are four.
  */
 export async function openRegular(path: string): Promise<FileHandle> {
-  // Looked at first: the open alone can have an effect on a device.
+  // Checked first: the open alone can have an effect on a device.
   if (!(await stat(path)).isFile()) throw notRegular();
   const file = await open(path, constants.O_RDONLY | NON_BLOCKING);
   try {

@@ -18,7 +18,7 @@ export class Attachments {
         master,
         onReport: (report) => masters.apply(master, report),
         whileRemoved: (signal) => {
-          const fact = "not looked for: it was removed from the masters";
+          const fact = "not reconnected: it was removed from the masters";
           if (masters.isRemoved(master)) rest.log.info({ master }, fact);
           return masters.whileRemoved(master, signal);
         },

@@ -65,7 +65,7 @@ messages.onMessage = (message) => {
   }
 };
 
-/** Lets a stream send this many more items; it also looks whether it was cancelled. */
+/** Lets a stream send this many more items; it also checks whether it was cancelled. */
 function grant(id: number, count: number): void {
   const credit = credits.get(id);
   if (!credit) return;

@@ -129,7 +129,7 @@ describe("2B: log", () => {
     for (const node of group.nodes.values()) expect(node.values).not.toContain("lost");
   });
 
-  it("agreement after follower reconnects, and while it is away", () => {
+  it("agreement after follower reconnects, and while it is disconnected", () => {
     const group = made(3);
     agree(group, "a");
     const [follower = 0] = others(group, id(leaderOf(group)));

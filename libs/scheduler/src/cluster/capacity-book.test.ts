@@ -16,7 +16,7 @@ const start = (jobId: string, ...places: [string, number[]][]): GangStart => ({
 const cluster = [
   node("n", { gpus: 2 }),
   node("out", { state: "drained" }),
-  node("sick", { devices: [{ healthy: true }, { healthy: false }] }),
+  node("unhealthy", { devices: [{ healthy: true }, { healthy: false }] }),
 ];
 
 describe("the capacity book", () => {
@@ -29,8 +29,8 @@ describe("the capacity book", () => {
     ["too few devices", start("two", ["n", [0]]), "wrong_devices"],
     ["a device that is not there", start("one", ["n", [5]]), "over_capacity"],
     ["a device in use", start("one", ["n", [1]]), "over_capacity"],
-    ["a sick device", start("one", ["sick", [1]]), "over_capacity"],
-    ["a gang with a sick device", start("two", ["sick", [0, 1]]), "over_capacity"],
+    ["an unhealthy device", start("one", ["unhealthy", [1]]), "over_capacity"],
+    ["a gang with an unhealthy device", start("two", ["unhealthy", [0, 1]]), "over_capacity"],
     ["another device than the one that is named", start("named", ["n", [0]]), "wrong_devices"],
     ["more CPU than there is", start("wide", ["n", [0]]), "over_capacity"],
   ])("refuses %s", (_, bad, problem) => {

@@ -37,7 +37,7 @@ class ChangingCluster {
     else if (draw === 2) this.#leave(one.id);
     else if (draw === 3) this.#put({ ...one, state: this.#pick(["ready", "draining", "lost"]) });
     else if (draw === 4) this.#put({ ...one, labels: { zone: this.#pick(["x", "y"]) } });
-    else if (draw === 5) this.#put({ ...one, devices: this.#sick(one.devices.length) });
+    else if (draw === 5) this.#put({ ...one, devices: this.#unhealthy(one.devices.length) });
     else if (draw < 9) this.#place();
     else this.#end();
   }
@@ -114,7 +114,7 @@ class ChangingCluster {
     });
   }
 
-  #sick(length: number): { healthy: boolean }[] {
+  #unhealthy(length: number): { healthy: boolean }[] {
     return Array.from({ length }, () => ({ healthy: this.#below(4) > 0 }));
   }
 

@@ -139,7 +139,7 @@ function* victimsByNode(
   victims: readonly Victim[],
 ): Steps<ReadonlyMap<number, readonly LocalVictim[]>> {
   const byNode = new Map<number, LocalVictim[]>();
-  let looked = 0;
+  let examined = 0;
   for (const victim of victims) {
     for (const task of victim.release.tasks) {
       if (shape.eligible[task.node] === 0) continue;
@@ -148,9 +148,9 @@ function* victimsByNode(
       if (here.at(-1)?.victim === victim) here.at(-1)!.tasks.push(task);
       else if (here.length < MAX_EXACT_VICTIMS) here.push({ victim, tasks: [task] });
     }
-    looked += 1 + victim.release.tasks.length;
-    if (looked < TASKS_PER_STEP) continue;
-    looked = 0;
+    examined += 1 + victim.release.tasks.length;
+    if (examined < TASKS_PER_STEP) continue;
+    examined = 0;
     yield;
   }
   return byNode;

@@ -31,9 +31,9 @@ const blockersOf = (
 
 describe("blockers", () => {
   it("InsufficientGpu has the requested, free and total amounts", () => {
-    const sick = node("n", { devices: [{ healthy: false }, { healthy: true }] });
+    const unhealthy = node("n", { devices: [{ healthy: false }, { healthy: true }] });
     const job = queued("q", { request: request({ gpus: 2 }) });
-    expect(blockersOf([sick], job)).toEqual([
+    expect(blockersOf([unhealthy], job)).toEqual([
       {
         reason: "InsufficientGpu",
         resource: "gpu_milli",

@@ -10,12 +10,12 @@ import type {
   TaskPlacement,
 } from "../model.ts";
 import { type Domain, domainsOf, needsDomain } from "./domains.ts";
-import { LOOKS_PER_STEP, PlacementIndex, Tournament } from "./placement-index.ts";
+import { MAX_STEP_COST, PlacementIndex, Tournament } from "./placement-index.ts";
 import { Scorer } from "./scorer.ts";
 import type { Stranding } from "./stranding.ts";
 
 /** The cost of placing one task besides scoring its node, in evaluated target groups. */
-const LOOKS_PER_TASK = 1_000;
+const TASK_COST = 1_000;
 
 /** The requirements of a gang beyond one task's shape. */
 export interface GangRequest {
@@ -86,7 +86,7 @@ export class GangPlacer {
     tournament: Tournament,
   ): Steps<PlacedTask[] | undefined> {
     const placed: PlacedTask[] = [];
-    let looks = 0;
+    let cost = 0;
     try {
       while (placed.length < gang.tasks) {
         const node = tournament.best();
@@ -97,9 +97,9 @@ export class GangPlacer {
         const devices = scorer.devices(node, gang.shape);
         this.ledger.take(node, gang.shape, devices);
         placed.push({ node, devices });
-        looks += LOOKS_PER_TASK + 2 * scorer.looksAt(node, gang.shape);
-        if (looks < LOOKS_PER_STEP) continue;
-        looks = 0;
+        cost += TASK_COST + 2 * scorer.costOf(node, gang.shape);
+        if (cost < MAX_STEP_COST) continue;
+        cost = 0;
         yield;
       }
       return placed;

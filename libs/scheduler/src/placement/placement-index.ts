@@ -8,9 +8,9 @@ import type { Scorer } from "./scorer.ts";
 /** Tournaments kept at once, about 16 bytes a node each; the least recently used is evicted. */
 const MAX_TOURNAMENTS = 512;
 /** Target groups that one step evaluates, 2 to 5 ms. */
-export const LOOKS_PER_STEP = 500_000;
+export const MAX_STEP_COST = 500_000;
 /** The cost of a node besides its score, in evaluated target groups. */
-const LOOKS_PER_NODE = 50;
+const NODE_COST = 50;
 
 /** The tournaments of one ledger by shape, which find the best node without a full scan. */
 export class PlacementIndex {
@@ -80,11 +80,11 @@ export class Tournament {
     // Aborted steps leave an incomplete tree.
     this.#seen = NEVER;
     this.#makeRoom();
-    let looks = 0;
+    let cost = 0;
     for (let node = 0; node < this.#ledger.nodes.length; node++) {
-      looks += this.#enter(node);
-      if (looks < LOOKS_PER_STEP) continue;
-      looks = 0;
+      cost += this.#enter(node);
+      if (cost < MAX_STEP_COST) continue;
+      cost = 0;
       yield;
     }
     for (let position = this.#leaves - 1; position >= 1; position--) this.#play(position);
@@ -100,13 +100,13 @@ export class Tournament {
   }
 
   *#replay(changed: readonly number[]): Steps<void> {
-    let looks = 0;
+    let cost = 0;
     for (const node of changed) {
-      looks += this.#enter(node);
+      cost += this.#enter(node);
       let position = (this.#leaves + node) >> 1;
       for (; position >= 1; position >>= 1) this.#play(position);
-      if (looks < LOOKS_PER_STEP) continue;
-      looks = 0;
+      if (cost < MAX_STEP_COST) continue;
+      cost = 0;
       yield;
     }
   }
@@ -115,9 +115,9 @@ export class Tournament {
   #enter(node: number): number {
     const enters = this.#shape.eligible[node] === 1 && this.#ledger.fits(node, this.#shape);
     this.#winners[this.#leaves + node] = enters ? node : NO_NODE;
-    if (!enters) return LOOKS_PER_NODE;
+    if (!enters) return NODE_COST;
     this.#scores[node] = this.#scorer.choose(node, this.#shape).score;
-    return LOOKS_PER_NODE + this.#scorer.looksAt(node, this.#shape);
+    return NODE_COST + this.#scorer.costOf(node, this.#shape);
   }
 
   #play(position: number): void {

@@ -32,7 +32,7 @@ export class Scorer {
   readonly #widestCpuMilli: number;
   readonly #widestGpuMilli: number;
   /** The devices taken for an evaluation; reused, like the choice, for every node and task. */
-  readonly #looked = new Uint8Array(MAX_DEVICES);
+  readonly #examined = new Uint8Array(MAX_DEVICES);
   readonly #choice: Choice = { score: 0, device: -1 };
 
   constructor(strategy: Strategy, ledger: Ledger, stranding: Stranding) {
@@ -65,7 +65,7 @@ export class Scorer {
   }
 
   /** The number of target groups times devices that a score evaluates. */
-  looksAt(node: number, shape: RequestShape): number {
+  costOf(node: number, shape: RequestShape): number {
     if (this.strategy !== "fragmentation") return 0;
     const devices = this.#ledger.deviceCount[node]!;
     return this.#stranding.groupCount * devices * (isShare(shape) ? devices + 1 : 2);
@@ -145,15 +145,15 @@ export class Scorer {
   #afterWhole(node: number, shape: RequestShape): number {
     const { gpuFree, stride } = this.#ledger;
     const base = node * stride;
-    const looked = this.#looked;
+    const examined = this.#examined;
     let taken = 0;
     for (let d = Math.max(0, shape.onlyDevice); taken < shape.devices; d++) {
       if (gpuFree[base + d] !== WHOLE_DEVICE_MILLI) continue;
       gpuFree[base + d] = 0;
-      looked[taken++] = d;
+      examined[taken++] = d;
     }
     const stranded = this.#strandedNow(node, shape.scalars[CPU]!);
-    for (let at = 0; at < taken; at++) gpuFree[base + looked[at]!] = WHOLE_DEVICE_MILLI;
+    for (let at = 0; at < taken; at++) gpuFree[base + examined[at]!] = WHOLE_DEVICE_MILLI;
     return stranded;
   }
 

@@ -52,7 +52,7 @@ interface ReservationRequest {
  * - A reservation binds the nodes on which it has places. `then` has what is free on them at the
  *   reserved start, with the gang placed.
  * - A job that ends before that start may use anything that is free now.
- * - A longer job must fit in what is free both now and then, device by device.
+ * - A longer job must fit in what is free now and at that time, device by device.
  * - Shared amounts are checked when they are taken: the reserved job's must be free at its start.
  */
 export class BackfillReservations {
@@ -62,7 +62,7 @@ export class BackfillReservations {
   #then: Ledger | undefined;
   /** By node: the start of the reservation that binds it. */
   readonly #startMs = new Map<number, number>();
-  /** By the number of reservations that bind a job: the lesser of now and then. */
+  /** By the number of reservations that bind a job: the lesser of those now and at that time. */
   readonly #besides = new Map<number, FreeBeside>();
   /** By gang key: the end from which on no place was found for such a gang in this cycle. */
   readonly #refusedFromMs = new Map<string, number>();

@@ -228,15 +228,15 @@ export class ReservationPlanner {
 function* helpful(all: ReadonlyMap<string, Release>, gang: GangRequest): Steps<Release[]> {
   const { shape, shared } = gang;
   const found: Release[] = [];
-  let looked = 0;
+  let examined = 0;
   for (const release of all.values()) {
     const { tasks } = release;
     const helps =
       (shared && release.shared) || tasks.some(({ node }) => shape.eligible[node] === 1);
     if (helps) found.push(release);
-    looked += 1 + tasks.length;
-    if (looked < TASKS_PER_STEP) continue;
-    looked = 0;
+    examined += 1 + tasks.length;
+    if (examined < TASKS_PER_STEP) continue;
+    examined = 0;
     yield;
   }
   return found;

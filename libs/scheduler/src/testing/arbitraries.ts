@@ -16,16 +16,16 @@ export const nodes: fc.Arbitrary<NodeSnapshot[]> = fc
       fabric: fc.constantFrom("f1", ""),
       zone: fc.constantFrom("x", "y"),
       state: fc.constantFrom("ready", "ready", "ready", "draining"),
-      sick: fc.boolean(),
+      unhealthy: fc.boolean(),
       places: fc.constantFrom(2, 110),
     }),
     { minLength: 1, maxLength: 8 },
   )
   .map((kinds) =>
-    kinds.map(({ gpus, cores, gpuType, rack, fabric, zone, state, sick, places }, i) =>
+    kinds.map(({ gpus, cores, gpuType, rack, fabric, zone, state, unhealthy, places }, i) =>
       node(`n${i}`, {
         gpuType: gpus > 0 ? gpuType : "",
-        devices: Array.from({ length: gpus }, (_, d) => ({ healthy: !(sick && d === 0) })),
+        devices: Array.from({ length: gpus }, (_, d) => ({ healthy: !(unhealthy && d === 0) })),
         capacity: {
           cpuMilli: cores * 1000,
           memoryMib: cores * 4096,

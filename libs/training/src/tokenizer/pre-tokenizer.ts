@@ -27,7 +27,7 @@ function wordEnd(text: Uint8Array, at: number): number {
     if (length > 0) return at + length;
   }
   const from = text[at] === SPACE ? at + 1 : at;
-  const kind = look(text, from) & KIND_MASK;
+  const kind = classAt(text, from) & KIND_MASK;
   return kind < WHITE ? runEnd(text, from, kind) : whiteEnd(text, at);
 }
 
@@ -40,7 +40,7 @@ function contraction(text: Uint8Array, at: number): number {
 
 function runEnd(text: Uint8Array, from: number, kind: number): number {
   let end = from;
-  for (let next = look(text, end); (next & KIND_MASK) === kind; next = look(text, end)) {
+  for (let next = classAt(text, end); (next & KIND_MASK) === kind; next = classAt(text, end)) {
     end += next >> KIND_BITS;
   }
   return end;
@@ -49,14 +49,14 @@ function runEnd(text: Uint8Array, from: number, kind: number): number {
 /** A run of white space leaves its last character to the following word, where it has others. */
 function whiteEnd(text: Uint8Array, at: number): number {
   let [end, last] = [at, at];
-  for (let next = look(text, end); (next & KIND_MASK) === WHITE; next = look(text, end)) {
+  for (let next = classAt(text, end); (next & KIND_MASK) === WHITE; next = classAt(text, end)) {
     last = end;
     end += next >> KIND_BITS;
   }
   return end < text.length && last > at ? last : end;
 }
 
-function look(text: Uint8Array, at: number): number {
+function classAt(text: Uint8Array, at: number): number {
   const byte = text[at];
   if (byte === undefined) return NOTHING;
   if (byte < 0x80) return kindOf(byte) | (1 << KIND_BITS);

@@ -14,7 +14,7 @@ const POEMS = {
   adapter: { base: "loom" },
 };
 
-/** The members of replies that are looked at. */
+/** The members of replies that the tests read. */
 interface Reply {
   readonly model: string;
   readonly system_fingerprint: string;

@@ -63,12 +63,12 @@ const read = async (path: string) => (await cluster.request("GET", `/api/v1/jobs
 /** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
   let job: Job | undefined;
-  const look = async () => {
+  const poll = async () => {
     job = JSON.parse(await read(id)) as Job;
     if (job.state === "failed") throw new Error(JSON.stringify(job.failure));
     return holds(job);
   };
-  await cluster.until(look, what, 120_000);
+  await cluster.until(poll, what, 120_000);
   return job as Job;
 }
 

@@ -79,11 +79,11 @@ async function get(path: string): Promise<Response> {
 /** The job once it has failed, and the output of all its attempts. */
 async function failed(id: string): Promise<{ readonly job: Job; readonly logs: string }> {
   let job: Job | undefined;
-  const look = async () => {
+  const poll = async () => {
     job = (await (await get(`jobs/${id}`)).json()) as Job;
     return job.state === "failed";
   };
-  await cluster.until(look, `${id} has failed`, 200_000);
+  await cluster.until(poll, `${id} has failed`, 200_000);
   return { job: job as Job, logs: await (await get(`jobs/${id}/logs?attempt=all`)).text() };
 }
 

@@ -94,13 +94,13 @@ async function jobOf(id: string): Promise<Job> {
 /** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
   let job = await jobOf(id);
-  const look = async () => {
+  const poll = async () => {
     job = await jobOf(id);
     if (job.state === "failed")
       throw new Error(`${await logsOf(id)}${JSON.stringify(job.failure)}`);
     return holds(job);
   };
-  await cluster.until(look, what, 120_000);
+  await cluster.until(poll, what, 120_000);
   return job;
 }
 

@@ -156,7 +156,7 @@ describe("event log of a master, as others read it", () => {
   });
 
   // holds: events-sinks
-  it("sinks: have each event, also after a kill, and one that is away holds up none", async () => {
+  it("sinks: have each event, also after a kill, and an unreachable one delays none", async () => {
     const linesOf = (paths: readonly string[]) =>
       paths.flatMap((path) => readFileSync(path, "utf8").split("\n").filter(Boolean));
     const placesOf = (lines: readonly string[]) =>

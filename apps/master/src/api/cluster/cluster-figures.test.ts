@@ -185,8 +185,8 @@ describe("GET /cluster/resources", () => {
   it("counts what is available only of ready nodes and healthy devices", async () => {
     const offer = nodeOffer("w1", { gpuCount: 2, cpuMilli: 4_000, rack: "r1", maxTasks: 128 });
     await server.control.propose({ type: "node.join", atMs: 0, offer });
-    const sick = { nodeId: "w1", device: 0, why: "Xid 79" };
-    await server.control.propose({ type: "node.quarantine", atMs: 0, ...sick });
+    const unhealthy = { nodeId: "w1", device: 0, why: "Xid 79" };
+    await server.control.propose({ type: "node.quarantine", atMs: 0, ...unhealthy });
     const view = gpuNode("w1", 0);
     const pretended = { ...gpu(2, "NVIDIA H100"), simulated: true };
     server.directory.views = [{ ...view, replicas: [], gpus: [...view.gpus, pretended] }];

@@ -124,7 +124,7 @@ export class WorkersController {
     throw new AppError("unprocessable", message);
   }
 
-  /** Devices that the node's worker does not report as sick; none if it is detached. */
+  /** Devices that the node's worker does not report as unhealthy; none if it is detached. */
   #well(nodeId: string): Pick<ResumeNodeCommand, "healthyDevices" | "healthyAsOf"> {
     const node = this.#directory.nodes().find(({ id }) => id === nodeId);
     if (!node) return {};

@@ -2,8 +2,8 @@ import type { LogEvent } from "@heddle/contracts/api/events/log";
 import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
 import type { OpenEvent } from "../../control-plane/event-log/opened-event.ts";
 
-/** Events that one page looks at; a page that finds fewer has a cursor to continue from. */
-const MAX_LOOKED_AT = 10_000;
+/** Events that one page examines; a page that finds fewer has a cursor to continue from. */
+const MAX_EXAMINED = 10_000;
 /** Events that are read from the disk at once. */
 const READ = 256;
 
@@ -46,7 +46,7 @@ export class EventLogSearch {
   /** From `begin` on, before `end`, the oldest first. */
   async forward(begin: number, end: number, wanted: Wanted): Promise<EventsFound> {
     const events: StoredEvent[] = [];
-    const stop = Math.min(end, begin + MAX_LOOKED_AT);
+    const stop = Math.min(end, begin + MAX_EXAMINED);
     for (let at = begin; at < stop; ) {
       const read = await this.#read(at, stop);
       for (const stored of read) {
@@ -62,7 +62,7 @@ export class EventLogSearch {
   /** Before `end`, down to `begin`, the newest first. */
   async backward(begin: number, end: number, wanted: Wanted): Promise<EventsFound> {
     const events: StoredEvent[] = [];
-    const stop = Math.max(begin, end - MAX_LOOKED_AT);
+    const stop = Math.max(begin, end - MAX_EXAMINED);
     for (let at = end; at > stop; ) {
       const read = await this.#readAll(Math.max(stop, at - READ), at);
       for (const stored of read.reverse()) {

@@ -151,7 +151,7 @@ function checkKept({ first }: EventLogSearch, after: number | undefined): void {
 }
 
 function viewPage({ events, next }: EventsFound, isDescending: boolean): LogEventPage {
-  // The cursor is the last place that was looked at.
+  // The cursor is the last position that was examined.
   const cursor = next === undefined ? null : String(isDescending ? next : next - 1);
   const data = events.map(({ event }) => event);
   return { object: "list", data, has_more: next !== undefined, next_cursor: cursor };

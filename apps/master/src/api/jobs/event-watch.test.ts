@@ -104,13 +104,13 @@ test("client: reports it as a GoneError, and continues from a new list", async (
   expect((await heddle.events.list({ after: "0.0", limit: 1 })).data).toHaveLength(1);
 });
 
-test("job stream: looks at other jobs' events once, and misses none of its own", async () => {
+test("job stream: examines other jobs' events once, and misses none of its own", async () => {
   const { control } = server;
   const id = jobId(2);
   await control.propose({ type: "job.submit", atMs: 3, jobId: id, spec: jobSpec() });
   const { events } = control.jobs;
   const url = `${server.url}/api/v1/jobs/${id}/events`;
-  const looks = vi.spyOn(events, "after");
+  const reads = vi.spyOn(events, "after");
   const newest: number[] = [];
   let received = 0;
   const watched = held(
@@ -122,16 +122,16 @@ test("job stream: looks at other jobs' events once, and misses none of its own",
   await vi.waitFor(() => expect(received).toBeGreaterThan(0), 100_000);
   for (let atMs = 4; newest.length < 3; atMs += 2) {
     const before = events.last.index;
-    const seen = looks.mock.calls.length;
+    const seen = reads.mock.calls.length;
     await control.propose({ type: "node.drain", atMs, nodeId: "n1", byMs: atMs });
     await control.propose({ type: "node.resume", atMs, nodeId: "n1" });
-    await vi.waitFor(() => expect(looks.mock.calls.length).toBeGreaterThan(seen), 100_000);
+    await vi.waitFor(() => expect(reads.mock.calls.length).toBeGreaterThan(seen), 100_000);
     newest.push(before);
   }
-  const froms = looks.mock.calls.map(([from]) => from.index);
+  const froms = reads.mock.calls.map(([from]) => from.index);
   expect(froms[0]).toBe(0);
   expect(froms.at(-1)).toBeGreaterThan(newest[0]!);
-  looks.mockRestore();
+  reads.mockRestore();
   await control.propose({ type: "job.request", atMs: 99, jobId: id, request: "cancel" });
   const states = (await watched).map(({ data }) => (data as { state: string }).state);
   expect(states[0]).toBe("accepted");

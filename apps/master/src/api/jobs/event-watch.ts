@@ -133,9 +133,9 @@ export class EventWatch {
   *#read(after: Position, limit: number, { jobId, caller }: Wanted): Steps<EventsRead> {
     const log = this.#control.jobs.events;
     const events: EventRecord[] = [];
-    let looks = 0;
+    let examined = 0;
     for (const event of log.after(after)) {
-      if (++looks % STEP_ITEMS === 0) yield;
+      if (++examined % STEP_ITEMS === 0) yield;
       if (jobId !== undefined && !isOfJob(event, jobId)) continue;
       if (!sees(caller, event)) continue;
       events.push(event);

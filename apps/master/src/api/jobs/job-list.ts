@@ -56,9 +56,9 @@ function* listJobs(
   const data: JobSummary[] = [];
   let last: JobRecord | undefined;
   let bytes = 0;
-  let looks = 0;
+  let examined = 0;
   for (const id of jobs.submitted.newestBefore(before)) {
-    if (++looks % STEP_ITEMS === 0) yield;
+    if (++examined % STEP_ITEMS === 0) yield;
     const job = state.jobs.get(id);
     const spec = state.specs.get(id);
     if (!job || !spec || !mayRead(job.project) || !passes(job, spec)) continue;

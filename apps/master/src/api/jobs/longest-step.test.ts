@@ -9,17 +9,17 @@ import type { EventRecord, JobRecord } from "@heddle/control/jobs/records/record
 import { jobSpec } from "@heddle/control/jobs/testing/specs";
 import type { FastifyReply } from "fastify";
 import { beforeEach, expect, test } from "vitest";
-import { endTurnsAfterEachStep, TurnLooks } from "../../../test/counted-turns.ts";
+import { endTurnsAfterEachStep, TurnReads } from "../../../test/counted-turns.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { EventWatch } from "./event-watch.ts";
 import { JobList } from "./job-list.ts";
 
 const COUNT = 100_000;
 const MAX_LABELS = 16;
-/** Looks at labels of jobs, or at events, in one turn. */
-const MAX_LOOKS = 1_000;
+/** Reads of labels of jobs, or of events, in one turn. */
+const MAX_READS = 1_000;
 
-const looks = new TurnLooks();
+const reads = new TurnReads();
 const control = clusterOf(COUNT);
 
 const ADMIN = { grants: new Grants().allow(["*"], undefined), scopes: ["*"] };
@@ -36,13 +36,13 @@ function clusterOf(count: number): ControlPlane {
     const times = { submittedIndex: at, submittedAtMs: at, sinceMs: at };
     const job = { id, name: id, state: "pending", tasks: 1, ...times } as JobRecord;
     jobs.set(id, job);
-    specs.set(id, looks.counted({ ...jobSpec(), labels: { a: at === 1 ? "z" : "b" } }, "labels"));
+    specs.set(id, reads.counted({ ...jobSpec(), labels: { a: at === 1 ? "z" : "b" } }, "labels"));
     submitted.add(job);
   }
   const events = new EventLog(
     Array.from({ length: count }, (_, at) => {
       const what = { type: "job", jobId: at === 0 ? "j1" : "j2", state: "pending" };
-      return looks.counted({ index: at + 1, ordinal: 0, atMs: 1, what } as EventRecord, "what");
+      return reads.counted({ index: at + 1, ordinal: 0, atMs: 1, what } as EventRecord, "what");
     }),
   );
   return { state: { jobs, specs, nodes: new Map() }, jobs: { submitted, events } } as never;
@@ -55,26 +55,26 @@ function list(query: object) {
     { of: () => undefined },
     createSecretKey(Buffer.from("pepper")),
   );
-  return looks.during(() => jobs.page(parsed, () => true));
+  return reads.during(() => jobs.page(parsed, () => true));
 }
 
-test("list of jobs: the worst filters look at 100,000 jobs in bounded steps", async () => {
+test("list of jobs: the worst filters examine 100,000 jobs in bounded steps", async () => {
   const label = [...Array(MAX_LABELS - 1).fill("a"), "a=z"];
   const { data, has_more } = await list({ label, limit: "1" });
   expect(data.map(({ id }) => id)).toEqual(["j1"]);
   expect(has_more).toBe(false);
-  expect(looks.all).toBeGreaterThan(COUNT * MAX_LABELS);
-  expect(looks.longest).toBeLessThan(MAX_LOOKS);
+  expect(reads.all).toBeGreaterThan(COUNT * MAX_LABELS);
+  expect(reads.longest).toBeLessThan(MAX_READS);
 });
 
 test("list of jobs: a page ends at its end, and its cursor continues from there", async () => {
   const label = "a=b";
   const first = await list({ label, limit: "2" });
   expect(first.data.map(({ id }) => id)).toEqual([`j${COUNT}`, `j${COUNT - 1}`]);
-  expect(looks.all).toBeLessThan(MAX_LOOKS);
+  expect(reads.all).toBeLessThan(MAX_READS);
   const next = await list({ label, limit: "2", cursor: first.next_cursor });
   expect(next.data.map(({ id }) => id)).toEqual([`j${COUNT - 2}`, `j${COUNT - 3}`]);
-  expect(looks.all).toBeLessThan(MAX_LOOKS);
+  expect(reads.all).toBeLessThan(MAX_READS);
 });
 
 test("list of jobs: a name of an object's own methods is no label", async () => {
@@ -86,7 +86,7 @@ test("events of a job: 100,000 events are read in bounded steps", async () => {
   const watch = new EventWatch(control, {} as never, {} as never);
   const sent: { data: readonly { job_id: string }[] }[] = [];
   const reply = { send: (page: (typeof sent)[number]) => sent.push(page) };
-  await looks.during(() =>
+  await reads.during(() =>
     watch.answer({
       request: { headers: {}, caller: ADMIN } as never,
       reply: reply as unknown as FastifyReply,
@@ -95,6 +95,6 @@ test("events of a job: 100,000 events are read in bounded steps", async () => {
     }),
   );
   expect(sent[0]?.data.map(({ job_id }) => job_id)).toEqual(["j1"]);
-  expect(looks.all).toBeGreaterThan(COUNT);
-  expect(looks.longest).toBeLessThan(MAX_LOOKS);
+  expect(reads.all).toBeGreaterThan(COUNT);
+  expect(reads.longest).toBeLessThan(MAX_READS);
 });

@@ -16,8 +16,8 @@ import { opener } from "./opened-event.ts";
 import { postWebhook, type WebhookHosts, webhookSecret } from "./webhook-post.ts";
 
 const POLL_MS = 500;
-/** Events that one step looks at, and sends at most. */
-const MAX_LOOKED_AT = 1_024;
+/** Events that one step examines, and the most that it sends. */
+const MAX_EXAMINED = 1_024;
 const MAX_SENT = 64;
 /** Waits before the attempts after the first one, in seconds: about three days. */
 const RETRY_SECONDS = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400];
@@ -117,7 +117,7 @@ export class WebhookDelivery {
       const message = `events ${progress.next} to ${first - 1} were removed before they were sent`;
       failed.push({ sequence: progress.next, attempts: 0, message });
     }
-    const end = Math.min(store.size, next + MAX_LOOKED_AT);
+    const end = Math.min(store.size, next + MAX_EXAMINED);
     for (let sent = 0; next < end && sent < MAX_SENT; next++) {
       if (waiting.length >= MAX_WAITING_DELIVERIES) break;
       const text = await this.#textOf(next);

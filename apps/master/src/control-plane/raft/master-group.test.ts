@@ -81,7 +81,7 @@ describe("three masters", () => {
 
   // holds: consensus-blocked-thread
   it("keep their leader while its main thread is blocked", async () => {
-    // A machine that stands still for a second ends a term too.
+    // A machine that is blocked for a second ends a term too.
     await atLeastFourOfFive(async () => {
       const leader = await group.leader();
       const { term } = await group.status(leader);
@@ -156,7 +156,7 @@ describe("one master", () => {
     group = new MasterGroup(1, ["--snapshot-entries", "10"]);
     await group.startAll();
     for (let i = 0; i < 25; i++) await group.createKey("master-1", `key ${i}`);
-    // The master signs its event log now and then: such a command may come between the two.
+    // The master signs its event log at intervals: such a command may come between the two.
     await eventually(async () => {
       const before = await group.status("master-1");
       await group.end("master-1", "SIGKILL");

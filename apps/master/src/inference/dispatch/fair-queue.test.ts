@@ -75,7 +75,7 @@ test("fair queue: a ticket without a time of arrival keeps its priority", () => 
   expect([queue.peek(), queue.positionOf(timeless)]).toEqual([later, 2]);
 });
 
-test("fair queue: tickets are looked at once a second", () => {
+test("fair queue: tickets are checked once a second", () => {
   const queue = new FairQueue<Ticket & { readonly arrivedMs: number }>();
   const old = { fairKey: "old", priority: BATCH, order: 0, arrivedMs: -3_600_000 };
   const later = { fairKey: "new", priority: NORMAL, order: 1, arrivedMs: 0 };

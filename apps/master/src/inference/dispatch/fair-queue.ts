@@ -10,7 +10,7 @@ export interface QueueTicket {
   readonly arrivedMs?: number | undefined;
 }
 
-/** How often aged tickets are looked for. */
+/** How often the queue is searched for aged tickets. */
 const AGING_PAUSE_MS = 1_000;
 
 /** A queue by priority, which rises with the wait, then keys in turn, then FIFO. */

@@ -8,7 +8,7 @@ import { MasterPeers } from "../../control-plane/master-peers.ts";
 import type { Piece } from "./pieces.ts";
 import type { ResponseUpdate } from "./response-builder.ts";
 
-/** For one look at a response on another master. */
+/** For one read of a response on another master. */
 const POLL_MS = 3_000;
 /** The responses that a master runs are lost if it does not answer for this long. */
 const LOST_AFTER_MS = 10_000;

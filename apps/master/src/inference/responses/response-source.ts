@@ -28,7 +28,7 @@ export async function* followed(
   }
 }
 
-/** How often a response is looked at whose master does not answer. */
+/** How often a response is read whose master does not answer. */
 const POLL_MS = 1_000;
 
 /** A stored response; one that runs on another master is followed there. */

@@ -25,7 +25,7 @@ interface History {
   pressedMs: number | undefined;
   relaxedMs: number | undefined;
   idleMs: number | undefined;
-  /** Tokens over all replicas: they show calls that began and ended between two looks. */
+  /** Tokens over all replicas: they show calls that began and ended between two checks. */
   tokens: number;
   /** The number of replicas at the last check: another master may have raised it for its own calls. */
   replicas: number;

@@ -21,7 +21,7 @@ export class PlacedSpecs {
     workers: ReadonlyMap<string, StageCandidate>,
     isLeft: boolean,
   ): void {
-    // A worker that is away for a moment has no address.
+    // A worker that is disconnected for a moment has no address.
     const parts = [...replica.parts, ...(replica.before?.replica.parts ?? [])];
     const isGone = parts.some(({ node }) => !workers.has(node));
     for (const { key, node, spec } of placedStages(replica, workers)) {

@@ -19,8 +19,8 @@ class Bench {
   /** The deployment of each unload that was commanded. */
   readonly unloads: string[] = [];
   nowMs = 0;
-  /** How often the controller has looked at all workers. */
-  looks = 0;
+  /** How often the controller has read all workers. */
+  passes = 0;
   isLive = true;
   readonly #node: AttachedNode;
   #listener: (change: RegistryChange) => void = () => {};
@@ -42,7 +42,7 @@ class Bench {
     );
     const nodes = {
       workers: () => {
-        this.looks += 1;
+        this.passes += 1;
         return this.isLive ? [this.#node] : [];
       },
       nodes: () => [],
@@ -92,17 +92,17 @@ class Bench {
   }
 }
 
-test("figures: the reports of many nodes are looked at together", async () => {
+test("figures: the reports of many nodes are handled together", async () => {
   const bench = new Bench();
   await bench.report("ready", 1_000);
-  const before = bench.looks;
+  const before = bench.passes;
   for (let i = 0; i < 100; i++) await bench.changed("figures");
-  expect(bench.looks - before).toBeLessThan(100);
-  const merged = bench.looks;
-  await eventually(() => bench.looks > merged, "figures are looked at soon");
-  const looked = bench.looks;
+  expect(bench.passes - before).toBeLessThan(100);
+  const merged = bench.passes;
+  await eventually(() => bench.passes > merged, "figures are handled soon");
+  const passed = bench.passes;
   await bench.changed();
-  expect(bench.looks).toBe(looked + 1);
+  expect(bench.passes).toBe(passed + 1);
 });
 
 test("backoff: starts at a replica's failure, whatever its load took, and grows", async () => {

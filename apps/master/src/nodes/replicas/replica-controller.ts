@@ -18,7 +18,7 @@ import { type StageCandidate, stagedDeployment } from "./staged-replica.ts";
 import { type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
-/** Within this time figures of replicas, and commands that place nothing, are looked at. */
+/** Within this time figures of replicas, and commands that place nothing, are handled. */
 const POLL_MS = 250;
 /** Commands of the flow of jobs and calls, which change no placement. */
 const PLACE_NOTHING: ReadonlySet<string> = new Set([

@@ -11,7 +11,7 @@ import { stoppedStage } from "./stopped-stage.ts";
 
 /** How often a call of a divided model checks whether one of its workers is stopped. */
 const POLL_MS = 1_000;
-/** Before its deadline: two looks. */
+/** Before its deadline: two checks. */
 const LAST_POLL_MS = 2_000;
 /** A worker that restarts, or one that takes its place, is there sooner. */
 const MAX_STOPPED_MS = 20_000;

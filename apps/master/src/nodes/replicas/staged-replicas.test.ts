@@ -38,7 +38,7 @@ test("staged replicas: a new leader takes up what workers have, without a plan",
   expect(bench.plans).toBe(1);
 });
 
-test("staged replicas: a worker that stays away is replaced; others keep theirs", async () => {
+test("staged replicas: a worker that does not return is replaced; others keep theirs", async () => {
   const bench = new StageBench("a", "b", "c", "d");
   await bench.places();
   bench.nowMs += AFTER_ADOPTION_MS;

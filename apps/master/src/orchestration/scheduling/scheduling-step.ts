@@ -28,7 +28,7 @@ export interface SchedulingStepOptions
   readonly acknowledgeMs: number;
 }
 
-/** Makes one plan of the state as it is and proposes what it changes. Returns when to look again. */
+/** Makes one plan of the state as it is and proposes what it changes. Returns when to plan again. */
 export async function schedulingStep(options: SchedulingStepOptions): Promise<number | undefined> {
   const { control, cache } = options;
   const { command, nextMs } = await cache.work.run(() => planInSteps(options), true);

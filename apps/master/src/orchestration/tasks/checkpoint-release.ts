@@ -86,7 +86,7 @@ export class CheckpointRelease {
       // They are listed again at the next check.
       log.info(
         { server: name, error: toAppError(error).message },
-        "checkpoints were not looked at",
+        "checkpoints could not be checked",
       );
     } finally {
       peer.close();

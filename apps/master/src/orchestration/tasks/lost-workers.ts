@@ -67,14 +67,14 @@ export class LostWorkers {
   *#due(): Steps<Due[]> {
     const { state, jobs } = this.#options.control;
     const due: Due[] = [];
-    let looks = 0;
+    let examined = 0;
     for (const id of jobs.live) {
       const job = state.jobs.get(id);
       const isRecovering = job?.state === "recovering" && job.shards !== undefined;
       if (isRecovering) due.push(...this.#lostOf(job));
-      looks += isRecovering ? job.tasks : 1;
-      if (looks < STEP_ITEMS) continue;
-      looks = 0;
+      examined += isRecovering ? job.tasks : 1;
+      if (examined < STEP_ITEMS) continue;
+      examined = 0;
       yield;
     }
     return due;

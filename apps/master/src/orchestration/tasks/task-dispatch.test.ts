@@ -13,13 +13,13 @@ import { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { TaskDispatch } from "./task-dispatch.ts";
 
-test("dispatch: a change of a node is looked at at once, others only now and then", async () => {
+test("dispatch: a change of a node is handled at once, others at intervals", async () => {
   const control = new VolatileControl();
   const credentials = { clusterToken: "a-token-of-sixteen-characters" };
-  let looks = 0;
+  let checks = 0;
   const directory = {
     nodes: (): NodeView[] => {
-      looks += 1;
+      checks += 1;
       return [];
     },
     silentMs: () => 0,
@@ -40,22 +40,22 @@ test("dispatch: a change of a node is looked at at once, others only now and the
     new ProgressBook(),
   );
   try {
-    await eventually(() => looks > 0, "the first round");
+    await eventually(() => checks > 0, "the first round");
     const beganMs = performance.now();
-    looks = 0;
+    checks = 0;
     for (let value = 1; value <= 60; value++) {
       await control.propose({ type: "setting.put", atMs: 0, name: "shared_storage_gb", value });
       await delay(10);
     }
     const periods = (performance.now() - beganMs) / 250;
-    expect(looks).toBeLessThanOrEqual(periods + 1);
-    const before = looks;
+    expect(checks).toBeLessThanOrEqual(periods + 1);
+    const before = checks;
     for (let at = 0; at < 20; at++) {
       await control.propose({ type: "node.join", atMs: 0, offer: nodeOffer(`n${at}`) });
-      const looked = looks;
-      await eventually(() => looks > looked, "the node is looked at");
+      const checked = checks;
+      await eventually(() => checks > checked, "the node is checked");
     }
-    expect(looks - before).toBeGreaterThanOrEqual(20);
+    expect(checks - before).toBeGreaterThanOrEqual(20);
   } finally {
     dispatch.close();
   }

@@ -72,7 +72,7 @@ export class TaskDispatch implements LinkOwner {
   readonly #progressWrites = new SerialQueue();
   /** Jobs whose secrets could not be decrypted, as was logged. */
   readonly #unreadable = new Set<string>();
-  #progressLookedMs = 0;
+  #progressCheckedMs = 0;
   /** When, and in which term, the links were last compared with the nodes. */
   #aligned = { atMs: Number.NEGATIVE_INFINITY, term: 0 };
   #confirming = false;
@@ -139,8 +139,8 @@ export class TaskDispatch implements LinkOwner {
     }
     void this.#confirmFailures();
     this.#pauseMs = Math.max(PAUSE_MS, 2 * (clock.monotonicMs() - startedMs));
-    if (clock.monotonicMs() - this.#progressLookedMs < ROUND_MS) return;
-    this.#progressLookedMs = clock.monotonicMs();
+    if (clock.monotonicMs() - this.#progressCheckedMs < ROUND_MS) return;
+    this.#progressCheckedMs = clock.monotonicMs();
     void this.#writeProgress(new Set());
   }
 
@@ -150,8 +150,8 @@ export class TaskDispatch implements LinkOwner {
   }
 
   /**
-   * Opens one session per attached worker in this leader's term. Between changes of nodes it looks
-   * at them now and then, not at each change of a task.
+   * Opens one session per attached worker in this leader's term. Between changes of nodes it checks
+   * them at intervals, not at each change of a task.
    */
   #alignLinks(nowMs: number): void {
     const { masterId, leaseMs, log } = this.#settings;

@@ -65,7 +65,7 @@ export class TaskLoops implements OnApplicationBootstrap {
     });
   }
 
-  /** Checkpoints are looked at again when shards were freed, as at a job's end. */
+  /** Checkpoints are checked again when shards were freed, as at a job's end. */
   #releaseStorage(): void {
     const parts = { control: this.#control, credentials: this.#credentials, log: this.#log };
     const checkpoints = new CheckpointRelease(parts);

@@ -64,7 +64,7 @@ test("output hold: a task is stopped at the bound, reports it, and loses no line
   for (const name of ["goes-on", "leaves"]) {
     const entry = `MARK_OF_TEST=${leader.folder}/${name}`;
     // A process that has just forked may wait for a stopped child.
-    await until("its processes stand still", () => {
+    await until("its processes are stopped", () => {
       const states = statesOf(entry);
       return states.length > 0 && states.every((state) => "TD".includes(state));
     });

@@ -9,7 +9,7 @@ it("launcher: its answer counts where its program ends before the answer is read
   for (let round = 0; round < 10; round++) {
     const child = spawn("sh", ["-c", script], { stdio: [...stdio, "pipe"] });
     const given = giveOrders(child, {} as LaunchOrders);
-    // The worker's event loop stands still until the child has answered and ended.
+    // The worker's event loop is blocked until the child has answered and ended.
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
     await expect(given).resolves.toBeUndefined();
   }

@@ -102,7 +102,7 @@ describe.skipIf(why !== undefined)("a worker before Slurm", () => {
     expect(next).toMatchObject({ exitCode: 0, reason: "" });
   });
 
-  it("Slurm: a task continues and ends as it does while the controller is away", async () => {
+  it("Slurm: a task continues and ends as it does while the controller is down", async () => {
     await session.start(shell("echo up; sleep 3; echo down; exit 4"), taskId(7));
     const back = await slurm.pauseController();
     await until("the program has ended", () => leader.log(7) === "up\ndown\n");

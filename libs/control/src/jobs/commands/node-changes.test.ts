@@ -70,22 +70,22 @@ test("drain: a recovering job has its grace period for a checkpoint", () => {
   expect(cluster.job(1)).toMatchObject({ state: "suspended", liveTasks: 2 });
 });
 
-// holds: life-sick-device
+// holds: life-unhealthy-device
 test("devices: a fault report that reaches the log after a newer recovery is ignored", () => {
   const cluster = new PlannedCluster();
   cluster.join("a", { gpuCount: 1 });
   const at = (reading: number, incarnation = "i") => ({ incarnation, reading });
-  const sick = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
+  const unhealthy = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
   const quarantined = () => cluster.control.state.nodes.get("a")?.quarantined.length;
-  cluster.do({ ...sick, asOf: at(7) });
+  cluster.do({ ...unhealthy, asOf: at(7) });
   cluster.do({ type: "node.resume", nodeId: "a", healthyDevices: [0], healthyAsOf: at(8) });
   // The leader proposed it before it had applied the resume.
-  cluster.do({ ...sick, asOf: at(7) });
+  cluster.do({ ...unhealthy, asOf: at(7) });
   expect(quarantined()).toBe(0);
-  cluster.do({ ...sick, asOf: at(8) });
+  cluster.do({ ...unhealthy, asOf: at(8) });
   expect(quarantined()).toBe(1);
   cluster.do({ type: "node.resume", nodeId: "a", healthyDevices: [0], healthyAsOf: at(9) });
-  cluster.do({ ...sick, asOf: at(1, "the next process") });
+  cluster.do({ ...unhealthy, asOf: at(1, "the next process") });
   expect(quarantined()).toBe(1);
 });
 
@@ -95,17 +95,17 @@ test("devices: a node that resumes with none healed keeps its last healthy readi
   const at = (reading: number) => ({ incarnation: "i", reading });
   const resume = (healthyDevices: number[], reading: number) =>
     cluster.do({ type: "node.resume", nodeId: "a", healthyDevices, healthyAsOf: at(reading) });
-  const sick = (reading: number) => {
+  const unhealthy = (reading: number) => {
     const quarantine = { type: "node.quarantine", nodeId: "a", device: 0, why: "Xid 79" };
     cluster.do({ ...quarantine, asOf: at(reading) });
     return cluster.control.state.nodes.get("a")?.quarantined.length;
   };
-  expect(sick(1)).toBe(1);
+  expect(unhealthy(1)).toBe(1);
   resume([0], 2);
   cluster.do({ type: "node.drain", nodeId: "a", byMs: cluster.atMs });
   resume([0], 9);
   expect(cluster.control.state.nodes.get("a")?.state).toBe("ready");
-  expect(sick(3)).toBe(1);
+  expect(unhealthy(3)).toBe(1);
 });
 
 // holds: sched-task-places

@@ -16,7 +16,7 @@ test("event log: reads equal those of a plain list", () => {
   const step = fc.oneof(
     fc.record({ do: fc.constant("push" as const), by: fc.nat(2) }),
     fc.record({ do: fc.constant("shift" as const) }),
-    fc.record({ do: fc.constant("look" as const), position }),
+    fc.record({ do: fc.constant("read" as const), position }),
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {

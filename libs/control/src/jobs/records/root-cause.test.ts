@@ -80,7 +80,7 @@ describe("root cause: a rank that exits with a non-zero code", () => {
     expect(cluster.job(1).failure).toMatchObject({ reason: "NodeLost" });
   });
 
-  test("is the sick device of another rank that is reported later", () => {
+  test("is the unhealthy device of another rank that is reported later", () => {
     const { cluster, ends } = runningGang();
     ends(1, "ExitCode");
     ends(0, "GpuFault");

@@ -51,7 +51,7 @@ function byEntry(a: QueuedJob, b: QueuedJob): number {
   return entryKey(a.entry) < entryKey(b.entry) ? -1 : 1;
 }
 
-/** Now and then a job asks for shared storage, or a setting changes. */
+/** Some jobs request shared storage, and some commands change a setting. */
 function vary(command: ControlCommand, random: () => number): Record<string, unknown> {
   if (command.type === "job.submit" && random() < 0.3) {
     const resources = { ...command.spec.resources, shared_storage_gb: Math.ceil(random() * 60) };
@@ -68,13 +68,13 @@ function runSequence(seed: number): number {
   const control = new ReplicatedControl();
   const commands = new RandomCommands(random, control.state);
   const live = new IncrementalSnapshot(control.state, control.jobs);
-  let looks = 0;
+  let checks = 0;
   for (let index = 1; index <= COMMANDS; index++) {
     const command = JSON.parse(JSON.stringify(vary(commands.next(), random)));
     control.apply({ type: "control", command }, index);
-    // Some looks come after many commands, some after each.
+    // Some checks come after many commands, some after each.
     if (random() < 0.4) continue;
-    looks++;
+    checks++;
     const at = { index, nowMs: command.atMs + Math.floor(random() * 1_000) };
     const snapshot = live.take(at);
     const built = schedulingInput(control.state, control.jobs, at);
@@ -85,21 +85,21 @@ function runSequence(seed: number): number {
     // The decision has left no trace.
     expect(seen(snapshot)).toEqual(seen(rebuilt));
   }
-  return looks;
+  return checks;
 }
 
 test(`incremental snapshot: equals that of the whole state (${SEQUENCES} sequences)`, () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
-  let looks = 0;
+  let checks = 0;
   for (let n = 0; n < SEQUENCES; n++) {
     try {
-      looks += runSequence(first + n);
+      checks += runSequence(first + n);
     } catch (error) {
       throw new Error(`seed ${first + n}: ${String(error)}`, { cause: error });
     }
   }
-  expect(looks).toBeGreaterThan(SEQUENCES * 10);
+  expect(checks).toBeGreaterThan(SEQUENCES * 10);
 });
 
 test("incremental snapshot: changes of jobs and nodes do not rebuild the view", () => {

@@ -20,14 +20,15 @@ const COMMANDS = 80;
 function freeDevices(state: ControlState): Record<string, number[]> {
   const free = new Map<string, number[]>();
   for (const { offer, quarantined } of state.nodes.values()) {
-    const sick = new Set(quarantined.map(({ device }) => device));
+    const unhealthy = new Set(quarantined.map(({ device }) => device));
     free.set(
       offer.id,
-      Array.from({ length: offer.gpuCount }, (_, device) => (sick.has(device) ? 0 : 1_000)),
+      Array.from({ length: offer.gpuCount }, (_, device) => (unhealthy.has(device) ? 0 : 1_000)),
     );
     const take = (devices: readonly number[], milli: number) => {
       const row = free.get(offer.id)!;
-      for (const device of devices) if (!sick.has(device) && device in row) row[device]! -= milli;
+      for (const device of devices)
+        if (!unhealthy.has(device) && device in row) row[device]! -= milli;
     };
     const placed = [...state.replicas.values()].filter(({ nodeId }) => nodeId === offer.id);
     const names = new Set(placed.map(({ deployment }) => deployment));
@@ -55,7 +56,7 @@ function heldGpus(state: ControlState): Record<string, number> {
   return held;
 }
 
-/** Now and then a job asks for shared storage, or for shards of a model in fragments. */
+/** Some jobs request shared storage, or shards of a model in fragments. */
 function vary(command: ControlCommand, random: () => number): Record<string, unknown> {
   if (command.type === "node.join") {
     return { ...command, offer: { ...command.offer, algorithms: ["ppo", "weave"] } };

@@ -110,7 +110,7 @@ export class SlotKvCache implements KvCache {
     return Math.max(...this.#slots.map((slot) => prefixLength(slot, sequence)));
   }
 
-  /** Every slot has room for any sequence, so there is no headroom to look at. */
+  /** Every slot has room for any sequence, so there is no headroom to check. */
   admit(sequence: Sequence): boolean {
     const best = this.#longestPrefix(sequence);
     const slot = continues(best, sequence) ? best : this.#leastWorth();

@@ -36,7 +36,7 @@ export class ChoiceText {
   #stopped = false;
   #held: HeldToken[] = [];
 
-  /** Stop strings are looked for in the text after the first `minTokens` tokens. */
+  /** Stop strings are searched in the text after the first `minTokens` tokens. */
   constructor(pieces: TokenPieces, stops: readonly string[], minTokens: number) {
     this.#pieces = pieces;
     this.#scanner = new StopScanner(stops);

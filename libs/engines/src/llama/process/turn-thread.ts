@@ -22,7 +22,7 @@ interface TurnLimit {
   readonly failure: () => AppError;
 }
 
-/** The least time between two looks at what an item has taken. */
+/** The least time between two checks of what an item has taken. */
 const POLL_MS = 50;
 
 /** Whose item it is. */

@@ -33,7 +33,7 @@ const EXP_TABLE = Float64Array.from({ length: -NEGLIGIBLE_EXPONENT * EXP_STEPS +
   Math.exp(-i / EXP_STEPS),
 );
 
-/** Shares of all mass by which the likeliest tokens are looked for, without sorting the vocabulary. */
+/** Shares of all mass by which the likeliest tokens are found, without sorting the vocabulary. */
 const FLOOR_SHARES = [2 ** -8, 2 ** -13, 2 ** -18, 2 ** -24, 0];
 
 /** Tokens per partial sum: the draw finds its block first and then its token. */
@@ -260,7 +260,7 @@ export function samplerScratch(size: number): SamplerScratch {
   };
 }
 
-/** Values that are compared at once before any is looked at. */
+/** Values that are compared at once before any is examined. */
 const STRIDE = 8;
 
 /** The first index of the largest value; eight comparisons in a row take a third of the time. */

@@ -6,7 +6,7 @@ const MIN_MATCH = 3;
 /** No more are compared: a longer match predicts no better. */
 const MAX_MATCH = 32;
 
-/** Places with the same hash that are looked at. */
+/** Places with the same hash that are compared. */
 const MAX_PLACES = 8;
 
 const FIRST_CAPACITY = 1024;
@@ -39,7 +39,7 @@ export class LookupIndex {
     let best = 0;
     let longest = MIN_MATCH - 1;
     let place = this.#latest[this.#hashAt(length)] as number;
-    for (let looked = 0; place > 0 && looked < MAX_PLACES; looked++) {
+    for (let compared = 0; place > 0 && compared < MAX_PLACES; compared++) {
       const match = commonEnd(values, place, length);
       if (match > longest) {
         longest = match;
