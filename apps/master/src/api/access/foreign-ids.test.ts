@@ -162,6 +162,15 @@ describe("what another project has", () => {
         "models",
         (base) => ({ id: "adapted", source: "file:///a.gguf", adapter: { base } }),
       ],
+      [
+        "jobs",
+        "models",
+        (job) => ({
+          id: "taken",
+          visibility: "project",
+          weights: { sources: [`artifact://${job}/1/0/model.gguf`], sha256: "0".repeat(64) },
+        }),
+      ],
       ["models", "embeddings", (model) => ({ input: "hi", model })],
       ["models", "responses", (model) => ({ input: "hi", model })],
       ["models", "messages", (model) => ({ ...chat, max_tokens: 1, model })],
@@ -193,6 +202,37 @@ describe("what another project has", () => {
       expect(foreign, `${path} with ${root}`).toBe(await ask(unknown));
       expect(foreign, `${path} with ${root}`).toMatch(/^(404|422|400) /);
     }
+  });
+
+  it("foreign ids: a permission of another kind in the whole cluster opens no job", async () => {
+    const role = { permissions: ["models:read"] };
+    expect((await send(server, "PUT", "/api/v1/roles/catalog", role)).status).toBe(200);
+    const { id, text: key } = await server.addKey({ scopes: PERMISSIONS, project: "other" });
+    const bound = { kind: "key", subject: id, role: "catalog" };
+    expect((await send(server, "POST", "/api/v1/bindings", bound)).status).toBe(200);
+    const { own, unknown } = ids.get("jobs")!;
+    const inputs = (job: string) => [{ name: "in", job, artifact: "out" }];
+    const starts = (job: string) => ({ name: "takes", command: "true", inputs: inputs(job) });
+    const asked = { key, headers: { "x-heddle-project": "other" } };
+    for (const job of [own, unknown]) {
+      const submitted = await send(server, "POST", "/api/v1/jobs", starts(job), asked);
+      expect(await answerOf(submitted, job)).toMatch(/^422 .*no job has the id ID/);
+    }
+  });
+
+  it("foreign ids: a job that poses as a pipeline of them cancels none", async () => {
+    const { own } = ids.get("jobs")!;
+    const step = { step: "s", block: "b", key: "k", job: own, reused: false, needs: [] };
+    const config = { name: "posing", jobs: [step] };
+    const posing = { name: "posing", command: "true", algorithm: "pipeline", config };
+    const submitted = await send(server, "POST", "/api/v1/jobs", posing, { key: outsider });
+    expect(submitted.status).toBe(202);
+    const { job_id } = (await submitted.json()) as { job_id: string };
+    const path = `/api/v1/pipelines/${job_id}`;
+    const cancelled = await send(server, "DELETE", path, undefined, { key: outsider });
+    expect(cancelled.status).toBe(202);
+    const states = [own, job_id].map((id) => server.control.state.jobs.get(id)?.state);
+    expect(states).toEqual(["accepted", "cancelled"]);
   });
 
   it("foreign ids: no list and no description shows them", async () => {
@@ -334,6 +374,8 @@ describe("what another project has", () => {
     const { models } = server.control.state;
     const served = [...models.values()].filter(({ id }) => ["twin", "canary-model"].includes(id));
     expect(new Set(served.map(({ deployment }) => deployment)).size).toBe(2);
+    // Workers and preempted jobs show them to other projects.
+    for (const { deployment } of served) expect(deployment).toMatch(/^project-[0-9a-f]{16}$/);
   });
 
   it("models: one of a project is listed, removed and replaced there alone", async () => {

@@ -5,18 +5,19 @@ import {
   type ClusterMetricsReply,
   type ClusterStatusReply,
   clusterOperations,
+  type ResourceUse,
 } from "@heddle/contracts/api/cluster";
 import { Controller, Inject, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
-import { requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
+import { requestCaller, type SeesJob, seenJobs, seesJobsOf } from "../../http/identity/caller.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { Serves } from "../../http/serves.ts";
 import { ClusterMetrics } from "../../metrics/cluster-metrics.ts";
 import { ClusterReport } from "../../metrics/cluster-report.ts";
 import { clusterResources } from "../../nodes/cluster-resources.ts";
-import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
+import { NODE_DIRECTORY, type NodeDirectory } from "../../nodes/node-directory.ts";
 import { ApiDescription } from "./api-description.ts";
 
 @Controller()
@@ -24,6 +25,9 @@ export class ClusterController {
   readonly #report: ClusterReport;
   readonly #description: ApiDescription;
   readonly #metrics: ClusterMetrics;
+  readonly #control: ControlPlane;
+  readonly #directory: NodeDirectory;
+  readonly #views: StepQueue;
   readonly #resources: SharedRun<readonly Buffer[]>;
 
   constructor(
@@ -37,9 +41,10 @@ export class ClusterController {
     this.#report = report;
     this.#description = description;
     this.#metrics = metrics;
-    this.#resources = new SharedRun(views, (inSteps) =>
-      inSteps(() => resourcesJson(directory.nodes(), control)),
-    );
+    this.#control = control;
+    this.#directory = directory;
+    this.#views = views;
+    this.#resources = new SharedRun(views, (inSteps) => inSteps(() => this.#resourcesJson()));
   }
 
   @Serves(clusterOperations.status)
@@ -59,8 +64,20 @@ export class ClusterController {
   }
 
   @Serves(clusterOperations.resources)
-  async resources(@Res() reply: FastifyReply): Promise<void> {
-    sendPieces(reply, JSON_TYPE, await this.#resources.get());
+  async resources(@Req() request: CallerRequest, @Res() reply: FastifyReply): Promise<void> {
+    const sees = seenJobs(requestCaller(request), this.#control.state);
+    const own = sees && this.#views.run(() => this.#resourcesJson(sees));
+    sendPieces(reply, JSON_TYPE, await (own ?? this.#resources.get()));
+  }
+
+  *#resourcesJson(sees: SeesJob = () => true): Steps<readonly Buffer[]> {
+    const list = new JsonList();
+    const isSeen = ({ kind, id }: ResourceUse) => kind === "replica" || sees(id);
+    const totals = yield* clusterResources(this.#directory.nodes(), this.#control, (view) =>
+      list.add({ ...view, uses: view.uses.filter(isSeen) }),
+    );
+    const timestamp = new Date().toISOString();
+    return list.end({ object: "cluster.resources", timestamp, totals }, "nodes");
   }
 
   @Serves(clusterOperations.endpoints)
@@ -72,14 +89,4 @@ export class ClusterController {
   async openapi(@Res() reply: FastifyReply): Promise<void> {
     await reply.type("application/json; charset=utf-8").send(this.#description.document);
   }
-}
-
-function* resourcesJson(
-  nodes: readonly NodeView[],
-  control: ControlPlane,
-): Steps<readonly Buffer[]> {
-  const list = new JsonList();
-  const totals = yield* clusterResources(nodes, control, (view) => list.add(view));
-  const timestamp = new Date().toISOString();
-  return list.end({ object: "cluster.resources", timestamp, totals }, "nodes");
 }

@@ -1,10 +1,9 @@
 import type { NodeJobs, Worker } from "@heddle/contracts/api/workers";
-import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import { MAX_SHARDS_PER_SERVER, shardsOn } from "@heddle/control/jobs/scheduling/shard-places";
-import type { ControlState } from "@heddle/control/state";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
+import type { SeesJob } from "../../http/identity/caller.ts";
 import { viewReplica } from "../../models/model-view.ts";
 import type { NodeView } from "../../nodes/node-directory.ts";
 
@@ -17,11 +16,15 @@ interface NodeLiveness {
   readonly silentMs: number;
 }
 
-/** A node as this master and the cluster's state see it; `jobs` is null if it runs none. */
+/**
+ * A node as this master and the cluster's state see it; `jobs` is null if it runs none. `sees` limits
+ * whose tasks are listed.
+ */
 export function viewWorker(
   id: string,
   { node, silentMs }: NodeLiveness,
   { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+  sees?: SeesJob,
 ): Worker {
   const record = state.nodes.get(id);
   const server = state.servers.get(id);
@@ -43,7 +46,7 @@ export function viewWorker(
     refuses_leader: node?.refusesLeader ?? null,
     executor_fault: node?.executorFault ?? null,
     ...viewAttached(node),
-    jobs: record ? viewRecord(id, record, state, jobs) : null,
+    jobs: record ? viewRecord(id, record, { state, jobs }, sees) : null,
     shards: server ? { held: shardsOn(jobs, id), places: MAX_SHARDS_PER_SERVER } : null,
   };
 }
@@ -77,7 +80,12 @@ function viewAttached(node: NodeView | undefined) {
 }
 
 /** The node's offer to jobs, and what they hold of it. */
-function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: JobIndex): NodeJobs {
+function viewRecord(
+  id: string,
+  record: NodeRecord,
+  { state, jobs }: Pick<ControlPlane, "state" | "jobs">,
+  sees: SeesJob = () => true,
+): NodeJobs {
   const { offer, quarantined, drainByMs, lostAtMs } = record;
   const keys = [...(jobs.tasksByNode.get(id) ?? [])];
   const tasks = keys.flatMap((key) => state.tasks.get(key) ?? []);
@@ -108,8 +116,10 @@ function viewRecord(id: string, record: NodeRecord, state: ControlState, jobs: J
     })),
     serving: serving.map(({ deployment, devices }) => ({ deployment, devices })),
     max_tasks: offer.maxTasks ?? null,
-    tasks: tasks.map(({ jobId, attempt, rank, phase, devices }) => {
-      return { job_id: jobId, attempt, rank, phase, devices };
-    }),
+    tasks: tasks
+      .filter(({ jobId }) => sees(jobId))
+      .map(({ jobId, attempt, rank, phase, devices }) => {
+        return { job_id: jobId, attempt, rank, phase, devices };
+      }),
   };
 }

@@ -12,6 +12,7 @@ import { AUTHORITY_HASH } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
+import { requestCaller, type SeesJob, seenJobs } from "../../http/identity/caller.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
@@ -25,6 +26,7 @@ export class WorkersController {
   readonly #control: ControlPlane;
   readonly #changes: IdempotentChanges;
   readonly #authorityHash: string | null;
+  readonly #views: StepQueue;
   readonly #list: SharedRun<readonly Buffer[]>;
 
   constructor(
@@ -38,40 +40,48 @@ export class WorkersController {
     this.#control = control;
     this.#changes = changes;
     this.#authorityHash = authorityHash;
+    this.#views = views;
     this.#list = new SharedRun(views, (inSteps) => inSteps(() => this.#listJson()));
   }
 
   @Serves(workerOperations.list)
   async list(
     @Query() { consistency }: QueryOf<typeof workerOperations.list>,
+    @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
-    const isStrong = consistency === "strong";
-    const pieces = isStrong ? this.#list.renew() : this.#list.get();
+    const sees = seenJobs(requestCaller(request), this.#control.state);
+    const shared = () => (consistency === "strong" ? this.#list.renew() : this.#list.get());
+    const pieces = sees ? this.#views.run(() => this.#listJson(sees)) : shared();
     sendPieces(reply, JSON_TYPE, await pieces);
   }
 
-  *#listJson(): Steps<readonly Buffer[]> {
+  *#listJson(sees?: SeesJob): Steps<readonly Buffer[]> {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
     const ids = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
     const list = new JsonList();
-    yield* forEachInSteps(ids, (id) => list.add(this.#view(id, attached.get(id))), 1);
+    yield* forEachInSteps(ids, (id) => list.add(this.#view(id, attached.get(id), sees)), 1);
     return list.end({ object: "list" }, "data");
   }
 
   @Serves(workerOperations.get)
-  get(@Param("id") id: string): Worker {
+  get(@Param("id") id: string, @Req() request: CallerRequest): Worker {
+    return this.#find(id, seenJobs(requestCaller(request), this.#control.state));
+  }
+
+  #find(id: string, sees?: SeesJob): Worker {
     const node = this.#directory.nodes().find((candidate) => candidate.id === id);
     const { nodes, servers } = this.#control.state;
     if (!node && !nodes.has(id) && !servers.has(id)) {
       throw new AppError("not_found", `No node with the id ${id} is known.`);
     }
-    return this.#view(id, node);
+    return this.#view(id, node, sees);
   }
 
-  #view(id: string, node: NodeView | undefined): Worker {
-    return viewWorker(id, { node, silentMs: this.#directory.silentMs(id) }, this.#control);
+  #view(id: string, node: NodeView | undefined, sees: SeesJob | undefined): Worker {
+    const silentMs = this.#directory.silentMs(id);
+    return viewWorker(id, { node, silentMs }, this.#control, sees);
   }
 
   @Serves(workerOperations.drain)
@@ -106,7 +116,7 @@ export class WorkersController {
     @Res({ passthrough: true }) reply: FastifyReply,
     @Param("id") nodeId: string,
   ): Promise<Worker> {
-    const { kind: role, name } = this.get(nodeId);
+    const { kind: role, name } = this.#find(nodeId);
     if (this.#authorityHash === null) {
       const message =
         "The masters run without TLS: nodes have the cluster token, and no certificates to revoke.";
@@ -140,6 +150,7 @@ export class WorkersController {
     command: () => ControlCommand,
   ): Promise<Worker> {
     const requested = () => ({ command: command(), answer: nodeId });
-    return this.#changes.make(request, reply, requested, (id) => this.get(id));
+    const sees = seenJobs(requestCaller(request), this.#control.state);
+    return this.#changes.make(request, reply, requested, (id) => this.#find(id, sees));
   }
 }

@@ -35,9 +35,9 @@ export function jobOfCaller(
   return job;
 }
 
-/** Logs outlive their jobs: then only callers of the whole cluster read them. */
+/** Logs outlive their jobs: then only those read them who may read the jobs of all projects. */
 export function requireLogsOf(state: Pick<ControlState, "jobs">, id: string, caller: Caller): void {
-  const isKnown = state.jobs.has(id) || !caller.grants.isOfCluster;
+  const isKnown = state.jobs.has(id) || !caller.grants.mayEverywhere("jobs:read");
   if (isKnown) jobOfCaller(state, id, caller, "jobs:read");
 }
 

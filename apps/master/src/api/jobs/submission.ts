@@ -20,7 +20,7 @@ import { isSameEntry, jobEntry } from "@heddle/scheduler/plan-entry";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { refusalError } from "../../control-plane/propose.ts";
 import type { RequestedChange } from "../../http/idempotent-changes.ts";
-import { type Caller, callerText, seesJobsOf } from "../../http/identity/caller.ts";
+import { type Caller, callerText, seenJobs } from "../../http/identity/caller.ts";
 import { requireListed } from "../../models/model-catalog.ts";
 import { viewBlocker, viewExplanation } from "../../orchestration/scheduling/explanation-view.ts";
 import type { JobExplainer } from "../../orchestration/scheduling/job-explainer.ts";
@@ -112,11 +112,10 @@ function checkDependencies(
   { dependencies }: SubmitJob,
   { jobs, caller }: Pick<Submitter, "jobs" | "caller">,
 ): void {
-  if (caller.grants.isOfCluster) return;
+  const sees = seenJobs(caller, { jobs });
+  if (!sees) return;
   for (const [at, id] of dependencies.entries()) {
-    if (!isJobId(id)) continue;
-    const job = jobs.get(id);
-    if (job && seesJobsOf(caller, job.project)) continue;
+    if (!isJobId(id) || sees(id)) continue;
     const param = `dependencies[${at}]`;
     throw new AppError("unprocessable", `Invalid value for '${param}': no job has the id ${id}.`, {
       param,

@@ -15,6 +15,7 @@ import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { ModelCatalog, requireListed } from "../../models/model-catalog.ts";
 import { ModelPulls } from "./model-pulls.ts";
+import { requireReadableSources } from "./readable-sources.ts";
 
 /** GET /models serves both APIs: OpenAI's list, with the platform's own members in each model. */
 @Controller()
@@ -68,6 +69,7 @@ export class ModelsController {
     const createdAtMs = known?.createdAtMs ?? Date.now();
     const baseOf = (id: string) => this.#models.find(id, caller);
     const { model, deployment } = toRecords(body, state, { atMs: createdAtMs, project, baseOf });
+    requireReadableSources(body, caller, state);
     if (project !== undefined && versionOf(state) < RECORDS_EVENTS) throw tooOld("visibility");
     requireVersion(state, deployment);
     const command = { type: "model.register" as const, atMs: Date.now(), model, deployment };

@@ -88,9 +88,12 @@ export class PipelineService {
   }
 
   async cancel(id: string, caller: Caller): Promise<PipelineView> {
-    jobOfCaller(this.#control.state, id, caller, "jobs:cancel");
+    const { state } = this.#control;
+    const { project } = jobOfCaller(state, id, caller, "jobs:cancel");
     const { jobs } = this.#stored(id);
-    const own = jobs.filter(({ reused }) => !reused).map(({ job }) => job);
+    // Anyone may submit a job that names others' jobs in its config.
+    const isOwn = (job: string) => state.jobs.get(job)?.project === project;
+    const own = jobs.filter(({ job, reused }) => !reused && isOwn(job)).map(({ job }) => job);
     await this.#cancelAll([id, ...own]);
     return this.#view(id);
   }

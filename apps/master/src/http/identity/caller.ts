@@ -1,6 +1,6 @@
 import type { Grants } from "@heddle/auth/access/grants";
 import type { SubjectKind } from "@heddle/contracts/roles";
-import type { ApiKeyRecord } from "@heddle/control/state";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 
 /** What calls count for, and which models they may use. */
 type KeyFields = Pick<
@@ -36,4 +36,19 @@ export const JOB_PERMISSIONS = ["jobs:read", "jobs:cancel", "jobs:create"] as co
 /** Whether a caller may know that jobs of the project exist. */
 export function seesJobsOf({ grants }: Pick<Caller, "grants">, project: string): boolean {
   return JOB_PERMISSIONS.some((permission) => grants.may(permission, project));
+}
+
+/** Whether a caller may know of the job with an id. */
+export type SeesJob = (jobId: string) => boolean;
+
+/** Undefined for a caller who may know of the jobs of all projects. */
+export function seenJobs(
+  caller: Pick<Caller, "grants">,
+  { jobs }: Pick<ControlState, "jobs">,
+): SeesJob | undefined {
+  if (JOB_PERMISSIONS.some((each) => caller.grants.mayEverywhere(each))) return undefined;
+  return (jobId) => {
+    const job = jobs.get(jobId);
+    return job !== undefined && seesJobsOf(caller, job.project);
+  };
 }
