@@ -1,8 +1,10 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { StepQueue } from "@heddle/base/async/step-queue";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
+import { type Hides, MetricsText } from "@heddle/observability/metrics-text";
 import { OtlpMetrics } from "@heddle/observability/otlp-metrics";
 import { createRegistry } from "@heddle/observability/registry";
 import type { OtlpMetricsSettings } from "@heddle/observability/tracing/otlp-settings";
@@ -24,7 +26,8 @@ type MetricsPlace = ReadFlags["metrics"] & {
 
 /**
  * Serves `GET /metrics` and `GET /healthz` of a node over HTTP, until the node is closed. `service`
- * labels its series.
+ * labels its series. Anyone may read them, tasks of this machine too, so series of jobs go to the
+ * receiver of OTLP alone.
  */
 export async function withMetrics(
   service: string,
@@ -34,9 +37,10 @@ export async function withMetrics(
   const registry = createRegistry(service);
   exposeNodeMetrics(registry, node);
   expose?.(registry);
+  const shown = new MetricsText(registry, new StepQueue("reads of metrics"), () => isOfJob);
   const server = createServer(
     { requestTimeout: REQUEST_TIMEOUT_MS, headersTimeout: REQUEST_TIMEOUT_MS },
-    (request, response) => void answer(request, response, registry),
+    (request, response) => void answer(request, response, shown),
   );
   server.maxConnections = MAX_CONNECTIONS;
   try {
@@ -56,10 +60,12 @@ export async function withMetrics(
   return { ...node, metrics: urlOf(server), close };
 }
 
+const isOfJob: Hides = (labels) => Object.hasOwn(labels, "job");
+
 async function answer(
   { method, url }: IncomingMessage,
   response: ServerResponse,
-  registry: Registry,
+  shown: MetricsText,
 ): Promise<void> {
   const path = url?.split("?")[0];
   const isRead = method === "GET" || method === "HEAD";
@@ -68,13 +74,18 @@ async function answer(
     return text(response, isRead ? 404 : 405, "This port serves GET /metrics and GET /healthz.\n");
   }
   try {
-    text(response, 200, await registry.metrics(), registry.contentType);
+    text(response, 200, Buffer.concat(await shown.pieces()), shown.contentType);
   } catch (error) {
     text(response, 500, `The metrics cannot be read: ${String(error)}\n`);
   }
 }
 
-function text(response: ServerResponse, status: number, body: string, type = "text/plain"): void {
+function text(
+  response: ServerResponse,
+  status: number,
+  body: string | Buffer,
+  type = "text/plain",
+): void {
   response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(body) });
   response.end(body);
 }

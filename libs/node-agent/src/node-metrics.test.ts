@@ -1,6 +1,7 @@
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import { Registry } from "prom-client";
 import { expect, test } from "vitest";
+import { withMetrics } from "./metrics-server.ts";
 import { exposeNodeMetrics } from "./node-metrics.ts";
 
 test("node metrics: each scrape shows the replicas and GPUs of now", async () => {
@@ -58,4 +59,17 @@ test("node metrics: each scrape shows the replicas and GPUs of now", async () =>
   expect(first.filter((line) => line.startsWith("heddle_node_task_loss"))).toEqual([]);
   state = { ...state, replicas: [], tasks: [] };
   expect(await registry.metrics()).not.toMatch(/deployment="m"|job="job_A"/);
+});
+
+// holds: access-metrics
+test("node metrics: no reader of the port learns of jobs", async () => {
+  const task = { jobId: "job_A", rank: 1 };
+  const heartbeat = () => ({ tasks: [{ task, progress: { line: '{"step":7,"loss":0.5}' } }] });
+  const node = { nodeId: "n", address: "a", attachedMasters: () => 1, close: async () => {} };
+  const place = { host: "127.0.0.1", port: 0, log: { warn() {} } };
+  const { metrics = "", close } = await withMetrics("worker", { ...node, heartbeat }, place);
+  const text = await (await fetch(metrics)).text();
+  await close(0);
+  expect(text).toMatch(/^heddle_node_tasks\{.*\} 1$/m);
+  expect(text).not.toContain("job_A");
 });

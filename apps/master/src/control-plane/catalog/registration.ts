@@ -240,13 +240,25 @@ function shared(
 function fresh(
   served: Served,
   resources: ReplicaResources | undefined,
-  project = "",
+  project: string | undefined,
 ): Omit<DeploymentRecord, "replicas"> {
-  const hash = createHash("sha256").update(canonical(served, resources)).update(project);
-  const digest = hash.digest("hex");
-  const name = served.engine === "llama" ? served.weights.key : slug(served.upstream.model);
-  const spec: DeploymentSpec = { key: `${name}-${digest.slice(0, 8)}`, ...served };
+  const spec: DeploymentSpec = {
+    key: keyOf(canonical(served, resources), served, project),
+    ...served,
+  };
   return resources ? { spec, resources } : { spec };
+}
+
+function keyOf(text: string, served: Served, project: string | undefined): string {
+  if (project !== undefined) return keyOfProject(project, text);
+  const name = served.engine === "llama" ? served.weights.key : slug(served.upstream.model);
+  return `${name}-${createHash("sha256").update(text).digest("hex").slice(0, 8)}`;
+}
+
+/** The key of a project's own deployment. It names nothing of it, since workers and jobs show keys to others. */
+export function keyOfProject(project: string, ...what: readonly string[]): string {
+  const hash = createHash("sha256").update(JSON.stringify([project, ...what]));
+  return `project-${hash.digest("hex").slice(0, 16)}`;
 }
 
 /** A number of replicas, or bounds within which it follows the load. */

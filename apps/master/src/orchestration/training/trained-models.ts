@@ -6,7 +6,7 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { DeploymentRecord, ModelLineageRecord, ModelRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
 import { z } from "zod";
-import { weightsKeyOf } from "../../control-plane/catalog/registration.ts";
+import { keyOfProject, weightsKeyOf } from "../../control-plane/catalog/registration.ts";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
@@ -95,8 +95,10 @@ async function recordsOf(
   const { context_length: given } = { ...recorded?.config, ...spec.config };
   const contextWindow = typeof given === "number" ? given : DEFAULT_CONTEXT_TOKENS;
   const isOfProject = job.project !== DEFAULT_PROJECT && versionOf(control.state) >= RECORDS_EVENTS;
-  const served = isOfProject ? `${job.project}-${modelId}` : modelId;
-  const deployment = deploymentOf(known, served, contextWindow);
+  const key = isOfProject
+    ? keyOfProject(job.project, modelId, sha256)
+    : `${weightsKeyOf(modelId).slice(0, 100)}-${sha256.slice(0, 12)}`;
+  const deployment = deploymentOf(known, key, contextWindow);
   const model: ModelRecord = {
     id: modelId,
     family: "trained",
@@ -105,7 +107,7 @@ async function recordsOf(
     intendedUse: `What the job ${job.name} has trained.`,
     ownedBy: job.project,
     capabilities: ["chat"],
-    deployment: deployment.spec.key,
+    deployment: key,
     backing: `${MODEL_ARTIFACT} of the job ${job.name} (${job.id})`,
     standIn: false,
     ...(isOfProject && { project: job.project }),
@@ -118,11 +120,10 @@ async function recordsOf(
 /** One replica on any worker, which fetches the file by its digest from the worker that has it. */
 function deploymentOf(
   { task, artifact }: KnownArtifact,
-  served: string,
+  key: string,
   contextTokens: number,
 ): DeploymentRecord {
   const { name, bytes: sizeBytes, sha256 } = artifact;
-  const key = `${weightsKeyOf(served).slice(0, 100)}-${sha256.slice(0, 12)}`;
   const source = `artifact://${task.jobId}/${task.attempt}/${task.rank}/${name}`;
   const weights = { key, file: MODEL_ARTIFACT, sources: [source], sha256, sizeBytes };
   const spec = { key, engine: "llama" as const, weights, options: { contextTokens } };
