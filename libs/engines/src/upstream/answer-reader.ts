@@ -29,6 +29,7 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 export class AnswerReader {
   readonly #id: number;
   readonly #dialect: Dialect;
+  readonly #apiKey: string | undefined;
   readonly #isChat: boolean;
   readonly #hasLogprobs: boolean;
   readonly #echo: EchoedPrompt | undefined;
@@ -42,9 +43,10 @@ export class AnswerReader {
   /** Output tokens of the deltas. */
   #counted = 0;
 
-  constructor(id: number, request: GenerateRequest, dialect: Dialect) {
+  constructor(id: number, request: GenerateRequest, dialect: Dialect, apiKey: string | undefined) {
     this.#id = id;
     this.#dialect = dialect;
+    this.#apiKey = apiKey;
     this.#isChat = request.input.kind === "chat";
     this.#hasLogprobs = request.topLogprobs !== undefined;
     const { input, echo, choices } = request;
@@ -68,7 +70,7 @@ export class AnswerReader {
     }
     if (this.#isDone) throw garbage("more after the end of its answer");
     const chunk = objectOf(data);
-    if (chunk["error"] != null) throw streamedFault(chunk["error"]);
+    if (chunk["error"] != null) throw streamedFault(chunk["error"], this.#apiKey);
     this.#takeUsage(usageOf(chunk["usage"]));
     const events = this.#isStarted ? [] : [this.#started()];
     const { choices = [] } = chunk as { choices?: unknown };

@@ -47,11 +47,9 @@ export class UpstreamCall {
     try {
       const body = await connection.post(work, either);
       if (this.#request.kind === "embed") return await this.#readVectors(body, this.#request, emit);
-      return await this.#readText(
-        body,
-        new AnswerReader(this.#id, this.#request, DIALECTS[this.#spec.dialect]),
-        emit,
-      );
+      const dialect = DIALECTS[this.#spec.dialect];
+      const reader = new AnswerReader(this.#id, this.#request, dialect, connection.apiKey);
+      return await this.#readText(body, reader, emit);
     } catch (error) {
       signal.throwIfAborted();
       this.#silence.signal.throwIfAborted();

@@ -19,6 +19,7 @@ export interface ConnectionOptions {
 
 /** The connections to one upstream. The caller watches over time by the signal. */
 export class UpstreamConnection {
+  readonly apiKey: string | undefined;
   readonly #agent: Agent;
   readonly #origin: string;
   readonly #path: string;
@@ -27,6 +28,7 @@ export class UpstreamConnection {
 
   constructor(options: ConnectionOptions) {
     const { baseUrl, apiKey, connectTimeoutMs: timeout, maxConnections, lookup } = options;
+    this.apiKey = apiKey;
     this.#origin = baseUrl.origin;
     this.#probedPath = options.probedPath;
     this.#path = baseUrl.pathname.replace(/\/+$/, "");
@@ -51,7 +53,8 @@ export class UpstreamConnection {
     if (status !== 200) {
       const text = await readStart(answer.body);
       const isProbed = path === this.#probedPath;
-      throw httpFault({ status, text, retryAfterMs: retryAfterMs(headers), isProbed });
+      const { apiKey } = this;
+      throw httpFault({ status, text, retryAfterMs: retryAfterMs(headers), isProbed, apiKey });
     }
     const type = String(headers["content-type"] ?? "");
     if (type.startsWith(accept)) return answer.body;

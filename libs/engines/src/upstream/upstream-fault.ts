@@ -40,13 +40,16 @@ interface HttpFault {
   readonly retryAfterMs: number | undefined;
   /** Whether the probe asks the same endpoint: others may be absent. */
   readonly isProbed: boolean;
+  /** The worker's key, which an upstream may repeat to callers who must not know it. */
+  readonly apiKey: string | undefined;
 }
 
 const NO_ENDPOINT: ReadonlySet<number> = new Set([404, 405, 501]);
 
 /** The fault of an answer with a status other than 200. */
-export function httpFault({ status, text, retryAfterMs, isProbed }: HttpFault): UpstreamFault {
-  const body = errorOf(parsed(text));
+export function httpFault(fault: HttpFault): UpstreamFault {
+  const { status, text, retryAfterMs, isProbed, apiKey } = fault;
+  const body = errorOf(parsed(text), apiKey);
   if (!isProbed && NO_ENDPOINT.has(status)) {
     const message = `This model's upstream has no such endpoint: it answered with status ${status}.`;
     return new UpstreamFault("unsupported_parameter", message, false, { param: "model" });
@@ -61,9 +64,9 @@ export function httpFault({ status, text, retryAfterMs, isProbed }: HttpFault): 
   return new UpstreamFault("answer_failed", message, status === 408 || status >= 500);
 }
 
-/** The fault that a stream has in place of an answer, or in the middle of it. */
-export function streamedFault(error: unknown): UpstreamFault {
-  const { code, message, param } = errorOf({ error }) ?? {};
+/** The fault that a stream has in place of an answer, or in the middle of it, without the worker's key. */
+export function streamedFault(error: unknown, apiKey: string | undefined): UpstreamFault {
+  const { code, message, param } = errorOf({ error }, apiKey) ?? {};
   const status = Number(code);
   if (status === 400 || code === "invalid_value" || code === "context_length_exceeded") {
     return refused(400, { code, message, param });
@@ -100,11 +103,17 @@ function shown(message: unknown): string {
     : "it gave no reason";
 }
 
-function errorOf(body: unknown): ErrorBody | undefined {
+function errorOf(body: unknown, apiKey: string | undefined): ErrorBody | undefined {
   if (typeof body !== "object" || body === null) return undefined;
   const error = "error" in body ? body.error : body;
-  if (typeof error === "string") return { message: error };
-  return typeof error === "object" && error !== null ? error : undefined;
+  if (typeof error === "string") return { message: masked(error, apiKey) };
+  if (typeof error !== "object" || error === null) return undefined;
+  const { code, message, param } = error as ErrorBody;
+  return { code, message: masked(message, apiKey), param: masked(param, apiKey) };
+}
+
+function masked(text: unknown, apiKey: string | undefined): unknown {
+  return typeof text === "string" && apiKey ? text.replaceAll(apiKey, "***") : text;
 }
 
 function parsed(text: string): unknown {

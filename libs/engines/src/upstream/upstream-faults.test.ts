@@ -60,6 +60,21 @@ describe("upstream: faults before the first byte", () => {
     expect(server.bodies).toHaveLength(2);
   });
 
+  // holds: no-secret-leaks
+  it("a refusal that repeats the worker's key is shown without it", async () => {
+    const { server, session } = await upstream({ maxRetries: 0 });
+    const error = { message: `${"x".repeat(494)}sk-hidden`, param: "sk-hidden", code: 400 };
+    const streamed: Handler = (reply) => void stream(reply, { error }).end();
+    const failed: Handler = (reply) => void stream(reply, { error: "no sk-hidden" }).end();
+    const refused: Handler = (reply) => reply.writeHead(422).end(JSON.stringify({ error }));
+    for (const handler of [streamed, failed, refused]) {
+      server.script.push(handler);
+      const { error: shown } = await session.ask({ prompt: MESSAGES });
+      expect(shown?.message).toMatch(/\*\*\*$/);
+      expect(JSON.stringify(shown)).not.toContain("sk-hid");
+    }
+  });
+
   it("a refused key, an unknown model and a redirect are the operator's fault", async () => {
     const { server, session } = await upstream();
     for (const [status, said] of [
