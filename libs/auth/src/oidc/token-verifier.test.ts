@@ -126,6 +126,8 @@ describe("access tokens", () => {
     ["whose expiry is a text", { exp: String(NOW_S + 300) as never }, /claim `exp`|no valid/],
     ["with too many groups", { groups: Array(501).fill("g") }, /501 groups/],
     ["whose time is a text", { iat: "today" as never }, /claim `iat` is wrong/],
+    ["that are ID tokens of the same audience", { at_hash: "x" }, /`at_hash` shows/],
+    ["that are logout tokens", { events: {} }, /`events` shows/],
   ])("%s are refused", async (_, more, reason) => {
     const token = await signedToken(key, JSON.parse(JSON.stringify(claims(more))));
     await expect(verifier().verify(token)).rejects.toMatchObject({
@@ -222,6 +224,27 @@ describe("forged tokens", () => {
     await refused(`${head}.${payload}.${flipped}`, /signature is wrong/);
     await refused(`${head}.${payload}.`, /refused/);
     await refused(`${head}.${Buffer.from("[]").toString("base64url")}.${signature}`, /refused/);
+  });
+
+  it("with odd headers, or signatures of nothing, are refused", async () => {
+    const es = await server.addKey("es", "ES256");
+    const head = { alg: "ES256", kid: "es", typ: "at+jwt" };
+    const odd = [
+      head,
+      { ...head, alg: "es256" },
+      { ...head, alg: ["ES256"] },
+      { ...head, kid: ["es"] },
+      { ...head, kid: "__proto__", typ: 7 },
+      { ...head, b64: false, crit: ["b64"] },
+      { ...head, zip: "DEF" },
+    ];
+    const zeros = [Buffer.alloc(64), Buffer.from("3006020100020100", "hex")];
+    for (const each of odd) {
+      const text = `${encoded(each)}.${encoded(claims())}`;
+      for (const bytes of zeros) await refused(`${text}.${bytes.toString("base64url")}`, /refused/);
+      await refused(`${text}.`, /refused/);
+    }
+    server.keys.splice(server.keys.indexOf(es), 1);
   });
 
   it("that are huge are refused unread", async () => {

@@ -87,6 +87,7 @@ export class TokenVerifier implements IdentityAdapter {
         requiredClaims: ["iss", "aud", "exp", "sub"],
       });
       checkType(protectedHeader.typ, tokenTypes);
+      checkKind(payload);
       return payload;
     } catch (error) {
       throw error instanceof AppError ? error : refusedToken(reasonOf(error));
@@ -104,6 +105,15 @@ function checkType(typ: string | undefined, accepted: readonly string[]): void {
   const type = (typ ?? "none").toLowerCase().replace(/^application\//, "");
   if (accepted.includes(type)) return;
   throw refusedToken(`its type is ${JSON.stringify(typ ?? "none")}, not ${accepted.join(" or ")}`);
+}
+
+/** Claims of ID tokens and of logout tokens alone, whatever type and audience a provider gives them. */
+const OTHER_KINDS = ["at_hash", "c_hash", "events"] as const;
+
+function checkKind(payload: JWTPayload): void {
+  const other = OTHER_KINDS.find((name) => Object.hasOwn(payload, name));
+  if (other !== undefined)
+    throw refusedToken(`its claim \`${other}\` shows that it is no access token`);
 }
 
 /** Never contains a part of the token but names of its claims. */
