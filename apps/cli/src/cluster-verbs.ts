@@ -58,6 +58,10 @@ function addMembership(cluster: Command, lazy: Lazy): void {
       "SECRETS_KEY_FILE",
     )
     .option("--join-token-file <file>", "file to write the join token to", "join-token")
+    .option(
+      "--insecure-nodes",
+      "add a master of another machine though the masters run without TLS",
+    )
     .action(lazy(async () => (await import("./commands/cluster/cluster-add.ts")).addMaster));
   cluster
     .command("join-token")

@@ -15,6 +15,7 @@ interface AddFlags {
   readonly clusterTokenFile: string;
   readonly secretsKeyFile: string;
   readonly joinTokenFile: string;
+  readonly insecureNodes?: boolean;
 }
 
 /** `heddle cluster add <master>`: prints the command line of a joining master. */
@@ -22,7 +23,7 @@ export async function addMaster(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);
   const [name = ""] = command.args;
   const { address, data: directory, ...files } = command.opts<AddFlags>();
-  const { clusterTokenFile, secretsKeyFile } = files;
+  const { clusterTokenFile, secretsKeyFile, insecureNodes = false } = files;
   checkMemberName(name);
   checkMemberAddress(address);
   const status = fieldsOf(await heddle.cluster.status());
@@ -37,8 +38,10 @@ export async function addMaster(command: Command): Promise<number> {
   const peers = [...known, `${name}=${address}`].join(",");
   const [host, port] = splitHostPort(address);
   const token = await heddle.cluster.createJoinToken({ role: "master", name });
+  const isExposed = token.tls === false && !isLoopback(host);
+  if (isExposed) messages.write(insecureWarning(address, insecureNodes));
   const proof = token.tls === false ? ["--cluster-token-file", clusterTokenFile] : ["--tls"];
-  if (token.tls === false && !isLoopback(host)) proof.unshift("--insecure-nodes");
+  if (isExposed) proof.unshift("--insecure-nodes");
   const isEncrypted = typeof token.secrets_key === "string";
   const flags = [
     "--name",
@@ -77,6 +80,14 @@ export async function createJoinToken(command: Command): Promise<number> {
   printRecord(issued, issued.token, format, data);
   messages.write(`single-use token for the ${role} ${name}, valid until ${issued.expires_at}\n`);
   return 0;
+}
+
+/** Another machine joins in the clear only where that is asked for; returns the warning. */
+function insecureWarning(address: string, isAsked: boolean): string {
+  const text = `the masters run without TLS: who can reach ${address} can read and change what they send`;
+  if (isAsked) return `warning: ${text}\n`;
+  const message = `No master was added, since ${text}. Start the masters with --tls, or give --insecure-nodes.`;
+  throw new AppError("invalid_value", message);
 }
 
 /** Returns the path of the file. */

@@ -1,11 +1,11 @@
 // holds: sec-tls-default
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { startArguments } from "@heddle/base/testing/programs";
+import { programOf, startArguments } from "@heddle/base/testing/programs";
 import { Peer } from "@heddle/rpc/peer";
 import { progressMethod } from "@heddle/rpc/proto";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
@@ -97,6 +97,29 @@ describe("a master that another machine reaches", () => {
     const way = { flags: ["--peers", "n=127.0.0.1:9,b=node.invalid:9"] };
     await said(start("master", way, []), /cluster-ca.pem is missing: copy it from another master/);
     await said(start("master", way, [FLAG]), WARNING);
+  });
+});
+
+describe("heddle cluster add of a group without TLS", () => {
+  it("another machine's master: is refused, or in the clear by a flag and warns", async () => {
+    const keyFile = join(folder, "admin-key");
+    const master = start("master", { flags: ["--bootstrap-key-file", keyFile] }, []);
+    await said(master, /"msg":"ready"/);
+    const [, url = ""] = /"http":"([^"]+)"/.exec(master.output) ?? [];
+    const add = (address: string, ...flags: string[]) => {
+      const own = ["--address", address, "--join-token-file", join(folder, "join-token"), ...flags];
+      const words = [programOf("cli"), "cluster", "add", "b", ...own, "--endpoint", url];
+      const env = { ...process.env, HEDDLE_API_KEY: readFileSync(keyFile, "utf8").trim() };
+      const { status, stdout, stderr } = spawnSync(process.execPath, words, { env });
+      return { status, out: String(stdout), said: String(stderr) };
+    };
+    const refused = add("10.0.0.2:8081");
+    expect([refused.status, refused.out]).toEqual([2, ""]);
+    expect(refused.said).toMatch(/without TLS.*--tls, or give --insecure-nodes/);
+    const insecure = add("10.0.0.2:8081", FLAG);
+    expect(insecure.out).toContain(`--grpc-host 10.0.0.2 --grpc-port 8081 ${FLAG} `);
+    expect(insecure.said).toContain("warning: the masters run without TLS");
+    expect(add("127.0.0.1:9").out).not.toContain(FLAG);
   });
 });
 
