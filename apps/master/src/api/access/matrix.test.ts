@@ -1,6 +1,10 @@
 // holds: access-matrix
 
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Route } from "@heddle/contracts/api/cluster";
+import { PERMISSIONS } from "@heddle/contracts/api/permission";
 import { SHIPPED_ROLES } from "@heddle/contracts/roles";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
@@ -57,15 +61,29 @@ const OF_CLUSTER = [
   "inference:priority",
 ];
 const NO_ID = "job_00000000000000000000000000";
+/** A plugin with a route for each permission that one may have. */
+const PLUGIN = `export default { name: "each", version: "1", apiVersion: 1, capabilities: ["routes"],
+  setup({ routes }) {
+    for (const permission of ${JSON.stringify([...PERMISSIONS, "authenticated", "public"])}) {
+      const path = "/" + permission.replace(":", "-");
+      routes.add({ method: "GET", path, permission, summary: "Answers.", handle() {} });
+    }
+  } };`;
 
+const folder = mkdtempSync(join(tmpdir(), "heddle-matrix-"));
 let server: TestMaster;
 let routes: Route[];
 beforeAll(async () => {
-  server = await startTestMaster();
+  const plugin = join(folder, "each.mjs");
+  writeFileSync(plugin, PLUGIN);
+  server = await startTestMaster({ plugins: [plugin] });
   const reply = await send(server, "GET", "/api/v1/endpoints");
   routes = ((await reply.json()) as { data: Route[] }).data;
 });
-afterAll(() => server.master.close());
+afterAll(async () => {
+  await server.master.close();
+  rmSync(folder, { recursive: true });
+});
 
 async function keyOf(spec: object): Promise<string> {
   const reply = await send(server, "POST", "/api/v1/keys", { name: "matrix", ...spec });
@@ -97,9 +115,11 @@ async function disagreements(key: string, may: (permission: string) => boolean):
 }
 
 describe("roles and routes", () => {
-  it("cover every shipped role and many routes", () => {
+  it("cover every shipped role, many routes, and those of a plugin", () => {
     expect([...Object.keys(EVERYWHERE), "admin"]).toEqual(Object.keys(SHIPPED_ROLES));
     expect(routes.length).toBeGreaterThan(60);
+    const ofPlugin = routes.filter(({ path }) => path.startsWith("/api/v1/custom/each/"));
+    expect(ofPlugin).toHaveLength(PERMISSIONS.length + 2);
   });
 
   it.each(Object.keys(EVERYWHERE))("%s in the whole cluster", async (role) => {
