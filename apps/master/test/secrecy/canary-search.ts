@@ -1,3 +1,6 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
 /** A secret that must be nowhere but where it is given. */
 export interface Canary {
   /** What it is, as in reports. */
@@ -13,6 +16,15 @@ export interface Place {
   /** As `file PATH`, `output NAME` or `reply METHOD PATH`. */
   readonly name: string;
   readonly bytes: Buffer;
+}
+
+/** Every file below a folder. */
+export function filesBelow(folder: string): Place[] {
+  const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
+  return entries.flatMap((entry) => {
+    const path = join(entry.parentPath, entry.name);
+    return entry.isFile() ? [{ name: `file ${path}`, bytes: readFileSync(path) }] : [];
+  });
 }
 
 /** Shorter ones would be found by chance. */

@@ -1,7 +1,7 @@
 // holds: no-secret-leaks
 
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
@@ -11,7 +11,12 @@ import { readSecretKeys } from "@heddle/base/secret-keys";
 import { type S3Server, startS3Server } from "@heddle/base/testing/s3-server";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { JobCluster } from "../../../test/job-cluster.ts";
-import { type Canary, CanarySearch, type Place } from "../../../test/secrecy/canary-search.ts";
+import {
+  type Canary,
+  CanarySearch,
+  filesBelow,
+  type Place,
+} from "../../../test/secrecy/canary-search.ts";
 import { RecordingPipe, RecordingProxy } from "../../../test/secrecy/recording-proxy.ts";
 import { openStoppedMember } from "../../offline/stopped-member.ts";
 
@@ -136,7 +141,7 @@ async function useSecrets(): Promise<Canary[]> {
   const { token } = await created<{ token: string }>("/cluster/join-tokens", member);
   const jobs = await runJobs();
   await refusedCalls([unknownKey, key, token]);
-  await signIn();
+  const session = await signIn();
   for (const job of jobs) for (const path of readPaths(job)) await call("GET", path);
   await call("PUT", "/api/v1/secrets/token", { value: changed });
   const exported = await call("GET", "/api/v1/events/log/export");
@@ -150,6 +155,7 @@ async function useSecrets(): Promise<Canary[]> {
     { name: "unknown API key", secret: unknownKey },
     { name: "webhook secret", secret: webhook.secret, allowed: /^reply POST .*\/webhooks$/ },
     { name: "join token", secret: token.split("::").at(-1) ?? "", allowed: /join-tokens$/ },
+    ...session,
   ];
 }
 
@@ -187,28 +193,50 @@ async function refusedCalls(secrets: readonly string[]): Promise<void> {
   }
 }
 
-/** Alice signs in to the console; the master shows its client's secret to the provider alone. */
-async function signIn(): Promise<void> {
+/** Alice signs in to the console, and a service uses a token; resolves with what they were given. */
+async function signIn(): Promise<Canary[]> {
   const browser = new Browser();
   const end = await browser.follow(`${proxy.url}/console/session/login?to=/console/jobs`);
   expect(end).toBe(`${proxy.url}/console/jobs`);
+  const state = (await (await browser.ask(`${proxy.url}/console/session`)).json()) as {
+    readonly csrf: string;
+  };
+  const own = { cookie: browser.cookies(new URL(proxy.url).host), "x-heddle-csrf": state.csrf };
+  expect(await call("GET", "/api/v1/access/whoami", undefined, own)).toContain("alice");
+  // A forged header, with the cookie that is right.
+  await call("GET", "/api/v1/jobs", undefined, { ...own, "x-heddle-csrf": "x" });
+  const [, cookie = ""] = /heddle_session=([^;]*)/.exec(own.cookie) ?? [];
+  const codes = browser.visited.map((url) => new URL(url).searchParams.get("code") ?? "");
+  const robot = await robotToken();
+  const bearer = { authorization: `Bearer ${robot}` };
+  expect(await call("GET", "/api/v1/access/whoami", undefined, bearer)).toContain("robot");
+  await call("GET", `/api/v1/jobs?access_token=${robot}`, undefined, bearer);
+  const isSession = /^reply GET \/console\/session(\/callback)?$/;
+  return [
+    { name: "session cookie", secret: cookie, allowed: isSession },
+    { name: "CSRF token", secret: state.csrf, allowed: isSession },
+    { name: "authorization code", secret: codes.find((code) => code !== "") ?? "" },
+    { name: "access token", secret: robot },
+  ];
 }
 
-function files(folder: string): Place[] {
-  const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
-  return entries.flatMap((entry) => {
-    const path = join(entry.parentPath, entry.name);
-    return entry.isFile() ? [{ name: `file ${path}`, bytes: readFileSync(path) }] : [];
+async function robotToken(): Promise<string> {
+  const basic = Buffer.from("robot:robot-secret-of-the-test").toString("base64");
+  const reply = await fetch(`${provider.issuer}/token`, {
+    method: "POST",
+    body: new URLSearchParams({ grant_type: "client_credentials" }),
+    headers: { authorization: `Basic ${basic}` },
   });
+  return ((await reply.json()) as { access_token: string }).access_token;
 }
 
 /** Everything that the run has written or sent, after its end. */
 function places(): Place[] {
   const { masters, output } = cluster;
   return [
-    ...files(masters.folder),
-    ...files(s3.directory),
-    ...files(join(settings, "copies")),
+    ...filesBelow(masters.folder),
+    ...filesBelow(s3.directory),
+    ...filesBelow(join(settings, "copies")),
     { name: `output ${MASTER}`, bytes: Buffer.from(masters.printed(MASTER)) },
     { name: "output worker-1", bytes: Buffer.from(output.get("worker-1") ?? "") },
     ...proxy.replies,

@@ -2,6 +2,8 @@
 export class Browser {
   readonly #jars = new Map<string, Map<string, string>>();
   readonly set: string[] = [];
+  /** The addresses that were asked, in their order. */
+  readonly visited: string[] = [];
 
   cookies(host: string): string {
     return [...(this.#jars.get(host) ?? [])].map(([name, value]) => `${name}=${value}`).join("; ");
@@ -9,6 +11,7 @@ export class Browser {
 
   async ask(url: string, init: RequestInit = {}): Promise<Response> {
     const { host } = new URL(url);
+    this.visited.push(url);
     const headers = new Headers(init.headers);
     if (this.cookies(host)) headers.set("cookie", this.cookies(host));
     const reply = await fetch(url, { ...init, headers, redirect: "manual" });
