@@ -37,6 +37,9 @@ export function forkEngine(listener: EngineLinkListener, hasStages: boolean): En
   const events = (streams[EVENTS_FD] as Readable | null | undefined) ?? Readable.from([]);
   // A pipe breaks when its process ends, which `close` reports.
   events.on("error", () => undefined);
+  const stages = (streams[STAGES_FD] as Duplex | null | undefined) ?? undefined;
+  // It may be paused, and `close` would wait until all of it is read.
+  child.once("exit", () => stages?.destroy());
   child.stderr?.setEncoding("utf8").on("data", (text: string) => listener.errorOutput(text));
   child.on("message", (message) => listener.message(message as ChildMessage));
   child.on("error", ({ message }) => {
@@ -48,7 +51,7 @@ export function forkEngine(listener: EngineLinkListener, hasStages: boolean): En
   return {
     pid: child.pid,
     events,
-    stages: (streams[STAGES_FD] as Duplex | null | undefined) ?? undefined,
+    stages,
     send: (message: ParentMessage) => {
       if (child.connected) child.send(message, () => undefined);
     },

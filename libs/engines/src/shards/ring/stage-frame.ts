@@ -103,6 +103,19 @@ export function frameMicros(header: Uint8Array): number {
   return new DataView(header.buffer, header.byteOffset, HEADER_BYTES).getUint32(32, true);
 }
 
+/** What the last stage gets of a frame that has gone round: of an adapter's bytes the header alone. */
+export function returnedFrame(frame: Uint8Array): Uint8Array {
+  const { buffer, byteOffset } = frame;
+  const status = new DataView(buffer, byteOffset, HEADER_BYTES).getUint32(16, true);
+  if (status !== STAGE_GIVES) return frame;
+  const header = Uint8Array.from(frame.subarray(0, HEADER_BYTES));
+  const numbers = new Uint32Array(header.buffer);
+  numbers[0] = HEADER_BYTES - 4;
+  // Changes, rows and the length of a row.
+  numbers.fill(0, 5, 8);
+  return header;
+}
+
 /** What the last stage reads in place of an answer, where the epoch has ended. */
 export function lostFrame(epoch: number): Uint8Array {
   const bytes = HEADER_BYTES - 4;

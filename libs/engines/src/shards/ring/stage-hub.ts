@@ -4,7 +4,7 @@ import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { FrameSplitter } from "./frame-splitter.ts";
 import { JoinedStreams } from "./joined-streams.ts";
 import { moveCache } from "./move-cache.ts";
-import { frameEpoch, frameMicros, lostFrame } from "./stage-frame.ts";
+import { frameEpoch, frameMicros, lostFrame, returnedFrame } from "./stage-frame.ts";
 import type { StageTimes } from "./stage-times.ts";
 
 /**
@@ -14,8 +14,8 @@ import type { StageTimes } from "./stage-times.ts";
 const SILENCE_MS = 600_000;
 /** A decode ends, and a part of a cache comes, within this time where the stage is alive. */
 const MOVE_MS = 10_000;
-/** The last stage has a few frames under way before it waits for an answer. */
-const MAX_HELD_FRAMES = 64;
+/** Bytes of held frames, from which on no further ones are read of the last stage. */
+const MAX_HELD_BYTES = 4 * 2 ** 20;
 
 export interface StageHubOptions {
   /**
@@ -139,6 +139,7 @@ export class StageHub {
     this.#returned = new FrameSplitter();
     const joined = new JoinedStreams(stages, {
       onData: (bytes) => this.#guarded(() => this.#onReturned(bytes)),
+      onDrain: () => this.#regulate(),
       onLost: () => this.#lose(joined),
     });
     this.#joined = joined;
@@ -149,6 +150,14 @@ export class StageHub {
     const held = this.#held;
     this.#held = [];
     for (const frame of held) this.#send(frame);
+    this.#regulate();
+  }
+
+  /** The last stage waits while the first one takes no more, or much is held. */
+  #regulate(): void {
+    const heldBytes = this.#held.reduce((sum, { length }) => sum + length, 0);
+    if (this.#joined?.isFull || heldBytes >= MAX_HELD_BYTES) this.#last.pause();
+    else this.#last.resume();
   }
 
   /** Nothing of a lost stage's epoch returns. */
@@ -166,6 +175,8 @@ export class StageHub {
       this.#lostEpoch = this.#epoch;
       this.#last.write(lostFrame(this.#epoch));
     }
+    this.#held = this.#held.filter((frame) => frameEpoch(frame) !== this.#lostEpoch);
+    this.#regulate();
     this.#options.onChange?.(false);
     this.#connect();
   }
@@ -175,15 +186,16 @@ export class StageHub {
       // Sent before the last stage has read that it is lost.
       if (frameEpoch(frame) === this.#lostEpoch) continue;
       if (this.#joined && !this.#onQuiet) this.#send(frame);
-      else if (this.#held.push(frame) > MAX_HELD_FRAMES) this.#last.destroy();
+      else this.#held.push(frame);
     }
+    this.#regulate();
   }
 
   #send(frame: Buffer): void {
     this.#epoch = frameEpoch(frame);
     const joined = this.#joined;
     if (!joined) return;
-    joined.stages[0]?.write(frame);
+    joined.write(frame);
     const nowMs = performance.now();
     this.#options.times?.left(nowMs);
     this.#aloneSinceMs = this.#underWay === 0 ? nowMs : undefined;
@@ -203,7 +215,7 @@ export class StageHub {
       if (--this.#underWay > 0 && this.#joined) this.#expect(this.#joined);
       if (this.#underWay === 0) this.#onQuiet?.();
       this.#timed(frame);
-      if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(frame);
+      if (frameEpoch(frame) !== this.#lostEpoch) this.#last.write(returnedFrame(frame));
     }
   }
 

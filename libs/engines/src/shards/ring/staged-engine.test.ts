@@ -130,7 +130,10 @@ describe("an engine in three stages", () => {
 
   it("refuses deterministic requests with the reason", async () => {
     const same = await session.ask({ prompt: tokens(3), deterministic: true });
-    expect(same.error).toMatchObject({ param: "deterministic" });
+    expect(same.error).toMatchObject({
+      param: "deterministic",
+      message: expect.stringContaining("register it with the placement `whole`"),
+    });
   });
 
   it("waits for a slow stage, and the answer is the same", async () => {
