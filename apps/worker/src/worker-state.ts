@@ -3,8 +3,9 @@ import { FEATURE_LABEL, INPUTS_FEATURE } from "@heddle/contracts/api/pipelines/j
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
+import { STAGE_BUILD } from "@heddle/engines/shards/stage-build";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
-import { ENGINE_FEATURES } from "@heddle/rpc/engine-features";
+import { featuresWithStages } from "@heddle/rpc/engine-features";
 import { encodeReplica } from "@heddle/rpc/node-codec";
 import { Inject, Injectable, type OnModuleInit } from "@nestjs/common";
 import { WORKER_OPTIONS, type WorkerOptions } from "./config/worker-options.ts";
@@ -78,7 +79,7 @@ export class WorkerState implements ReportedState, OnModuleInit {
       taskIsolation: isolation,
       maxTasks: maxTasks ?? defaultMaxTasks(availableParallelism()),
       maxTasksChosen: maxTasks !== undefined,
-      engineFeatures: [...ENGINE_FEATURES],
+      engineFeatures: featuresWithStages(STAGE_BUILD),
     };
   }
 

@@ -52,8 +52,8 @@ export class ReplicasController implements OnApplicationShutdown {
 
   @GrpcCall(workerModelsService, "PlanStages")
   async planStages(request: PlanStagesRequest__Output): Promise<StagePlan> {
-    const workers = request.workers.map(({ node: id, name, memoryBytes }) => {
-      return { id, name: name || id, memoryBytes };
+    const workers = request.workers.map(({ node: id, name, ...worker }) => {
+      return { id, name: name || id, ...worker };
     });
     const weights = decodeWeights(request.weights);
     const options = request.options ? decodeOptions(request.options) : {};

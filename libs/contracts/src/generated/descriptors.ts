@@ -1538,6 +1538,14 @@ export const DESCRIPTORS = `{
         "name": {
          "type": "string",
          "id": 3
+        },
+        "rack": {
+         "type": "string",
+         "id": 4
+        },
+        "fabric": {
+         "type": "string",
+         "id": 5
         }
        }
       },

@@ -40,6 +40,12 @@ function modelOf(
   });
 }
 
+/** Racks of two fabrics. */
+const PLACES = [
+  { fabric: "f1", rack: "r1" },
+  { fabric: "f1", rack: "r2" },
+  { fabric: "f2", rack: "r3" },
+];
 const workersOf = (...memory: readonly number[]) =>
   memory.map((memoryBytes, i) => ({ id: `w${i}`, name: `w${i}`, memoryBytes }));
 const demandOf = (change: Partial<ShardDemand> = {}): ShardDemand => {
@@ -118,9 +124,35 @@ function* allPlans(
   }
 }
 
-test("plan: no other has fewer stages, or as many and a faster slowest stage", () => {
+test("plan: of as few stages those of one rack are taken, and then those of one fabric", () => {
+  const model = modelOf(new Array(4).fill(10));
+  const at = (...places: readonly number[]) => {
+    const memory = [37, 27, 37, 37].slice(0, places.length);
+    const workers = workersOf(...memory).map((each, i) => ({ ...each, ...PLACES[places[i]!] }));
+    return planStages(model, workers, demandOf())?.map(({ workerId }) => workerId);
+  };
+  expect(at(0, 0, 1, 1)).toEqual(["w0", "w1"]);
+  expect(at(0, 1, 2, 2)).toEqual(["w2", "w3"]);
+  expect(at(0, 2, 1)).toEqual(["w0", "w2"]);
+  expect(at(0, 2)).toEqual(["w0", "w1"]);
+});
+
+/** Of the plans those that keep to a rack, else to a fabric. */
+function nearest<Plan extends readonly (readonly [worker: number, ...rest: number[]])[]>(
+  plans: readonly Plan[],
+  places: readonly (typeof PLACES)[number][],
+): readonly Plan[] {
+  for (const name of ["rack", "fabric"] as const) {
+    const near = plans.filter((plan) => new Set(plan.map(([w]) => places[w]![name])).size === 1);
+    if (near.length > 0) return near;
+  }
+  return plans;
+}
+
+test("plan: no other has fewer stages, or as many as near and a faster slowest stage", () => {
   const sizes = fc.integer({ min: 1, max: 30 });
   const cases = fc.record({
+    places: fc.array(fc.constantFrom(...PLACES), { minLength: 4, maxLength: 4 }),
     blocks: fc.array(sizes, { minLength: 2, maxLength: 6 }),
     memory: fc.array(fc.integer({ min: 5, max: 120 }), { minLength: 1, maxLength: 4 }),
     embedding: sizes,
@@ -130,7 +162,7 @@ test("plan: no other has fewer stages, or as many and a faster slowest stage", (
     kvTokens: fc.integer({ min: 0, max: 2 }),
   });
   fc.assert(
-    fc.property(cases, ({ blocks, memory, embedding, output, ...demand }) => {
+    fc.property(cases, ({ blocks, memory, embedding, output, places, ...demand }) => {
       const model = modelOf(blocks, { embedding, output });
       const sum = (from: number, to: number) =>
         blocks.slice(from, to).reduce((total, each) => total + each, 0);
@@ -156,7 +188,8 @@ test("plan: no other has fewer stages, or as many and a faster slowest stage", (
         [...allPlans(model, memory.length, stages)].filter((plan) =>
           plan.every(([worker, from, to]) => bytesOf(from, to) <= memory[worker]!),
         );
-      const plan = planStages(model, workersOf(...memory), demand);
+      const workers = workersOf(...memory).map((each, i) => ({ ...each, ...places[i] }));
+      const plan = planStages(model, workers, demand);
       const counts = Array.from({ length: demand.maxStages }, (_, i) => i + 1);
       const least = counts.find((stages) => fitting(stages).length > 0);
       expect(plan?.length).toBe(least);
@@ -164,7 +197,7 @@ test("plan: no other has fewer stages, or as many and a faster slowest stage", (
       const found = plan.map(
         ({ workerId, from, to }) => [Number(workerId.slice(1)), from, to] as const,
       );
-      const options = fitting(plan.length);
+      const options = nearest(fitting(plan.length), places);
       expect(options).toContainEqual(found);
       expect(costOf(found)).toBe(Math.min(...options.map(costOf)));
       for (const { from, to, memoryBytes } of plan) expect(memoryBytes).toBe(bytesOf(from, to));

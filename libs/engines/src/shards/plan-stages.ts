@@ -9,6 +9,9 @@ export interface ShardWorker {
   readonly name: string;
   /** Memory that the shard may take. */
   readonly memoryBytes: number;
+  /** Where it is; those that do not say so are taken for neighbours. */
+  readonly rack?: string | undefined;
+  readonly fabric?: string | undefined;
 }
 
 /** What is asked of a model that is divided. */
@@ -38,10 +41,10 @@ const F16_BYTES = 2;
 const OUTPUT_COST = 0.5;
 
 /**
- * Divides a model between workers: the fewest stages that fit, and of those the plan whose slowest
- * stage reads the fewest bytes. Workers keep their order, so that neighbours in the list are
- * neighbours in the pipeline; some may be left out. Only the first 16 are considered. The same
- * input gives the same plan.
+ * Divides a model between workers: the fewest stages that fit; of those the plans within one rack, else
+ * within one fabric; and of these the one whose slowest stage reads the fewest bytes. Workers keep their
+ * order, so that neighbours in the list are neighbours in the pipeline; some may be left out. Only the
+ * first 16 are considered. The same input gives the same plan.
  * Undefined where no plan fits. One stage is the whole model.
  */
 export function planStages(
@@ -50,11 +53,41 @@ export function planStages(
   demand: ShardDemand,
 ): PlannedStage[] | undefined {
   const sizes = sizesOf(model);
+  const considered = workers.slice(0, MAX_SHARD_WORKERS);
+  const best = bestChain(model, sizes, considered, demand);
+  if (!best) return undefined;
+  const count = stagesOf(best).length;
+  const as = { ...demand, minStages: count, maxStages: count };
+  for (const placeOf of [rackOf, fabricOf]) {
+    const groups = [...Map.groupBy(considered, placeOf).values()];
+    if (groups.length === 1) break;
+    const near = groups.flatMap((group) => bestChain(model, sizes, group, as) ?? []);
+    const [first, ...others] = near;
+    if (first) return stagesOf(others.reduce((a, b) => (b.cost < a.cost ? b : a), first));
+  }
+  return stagesOf(best);
+}
+
+function rackOf({ fabric = "", rack = "" }: ShardWorker): string {
+  return `${fabric}\n${rack}`;
+}
+
+function fabricOf({ fabric = "" }: ShardWorker): string {
+  return fabric;
+}
+
+/** The stages of the best plan, wherever the workers are. */
+function bestChain(
+  model: CuttableModel,
+  sizes: ModelSizes,
+  workers: readonly ShardWorker[],
+  demand: ShardDemand,
+): Chain | undefined {
   const none: Chain = { cost: 0 };
   /** By the number of stages: the best by the block at which they end. */
   const best = Array.from({ length: demand.maxStages + 1 }, () => new Map<number, Chain>());
   best[0]?.set(0, none);
-  for (const worker of workers.slice(0, MAX_SHARD_WORKERS)) {
+  for (const worker of workers) {
     // From many stages to few, so that a worker gets one of them.
     for (let stages = demand.maxStages; stages >= 1; stages--) {
       for (const [from, before] of best[stages - 1]!) {
@@ -67,10 +100,9 @@ export function planStages(
     }
   }
   const { minStages = 1 } = demand;
-  const found = best
+  return best
     .find((reached, stages) => stages >= minStages && reached.has(model.blocks))
     ?.get(model.blocks);
-  return found && stagesOf(found);
 }
 
 /** The stages that begin at the block and fit the worker. */

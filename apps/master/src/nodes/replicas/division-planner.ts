@@ -54,7 +54,7 @@ export class DivisionPlanner {
     onPlan: (replica: StagedReplica) => void,
   ): boolean {
     if (this.#isPlanning || this.#options.clock.monotonicMs() < this.#notBeforeMs) return false;
-    const asked = free.slice(0, MAX_WORKERS);
+    const asked = roomiest(spec, free);
     this.#isPlanning = true;
     void planned(spec, asked, asked[this.#faults % asked.length]?.node.link).then(
       (replica) => {
@@ -83,6 +83,13 @@ export class DivisionPlanner {
   }
 }
 
+/** Those with the most memory, in the order in which they came. */
+function roomiest({ key }: LlamaDeployment, free: readonly StageCandidate[]): StageCandidate[] {
+  const bytesOf = ({ memoryBytes }: StageCandidate) => memoryBytes(key) ?? 0;
+  const kept = new Set(free.toSorted((a, b) => bytesOf(b) - bytesOf(a)).slice(0, MAX_WORKERS));
+  return free.filter((each) => kept.has(each));
+}
+
 async function planned(
   spec: LlamaDeployment,
   free: readonly StageCandidate[],
@@ -97,7 +104,8 @@ async function planned(
     weights: { key, file, sources: [...sources], sha256, sizeBytes, license },
     options: { ...spec.options },
     workers: free.map(({ node: { id, register }, memoryBytes }) => {
-      return { node: id, name: register.name, memoryBytes: memoryBytes(spec.key) ?? 0 };
+      const { name, rack, fabric } = register;
+      return { node: id, name, rack, fabric, memoryBytes: memoryBytes(spec.key) ?? 0 };
     }),
     maxStages: maxStagesOf(spec),
   });

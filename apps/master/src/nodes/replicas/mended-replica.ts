@@ -43,9 +43,9 @@ export function mended(found: StagedReplica, mending: Mending): StagedReplica | 
 /** The last stage stays. */
 function withSpares(
   replica: StagedReplica,
-  { holds, spares, cuts }: Mending,
+  { holds, spares, workers, cuts }: Mending,
 ): StagedReplica | undefined {
-  const free = [...spares];
+  const free = nearestFirst(spares, replica, workers);
   const parts: StagePart[] = [];
   for (const [index, part] of replica.parts.entries()) {
     const isKept = holds[index] === "firm" || index === replica.parts.length - 1;
@@ -60,7 +60,7 @@ function withSpares(
 /** Another worker has the last stage. */
 function successor(replica: StagedReplica, mending: Mending): StagedReplica | undefined {
   const { holds, spares, workers, cuts } = mending;
-  const free = [...spares];
+  const free = nearestFirst(spares, replica, workers);
   const parts = replica.parts.map(({ before: _, ...part }) => part);
   const last = taken(free, replica, replica.parts.at(-1)!, cuts);
   if (!last) return undefined;
@@ -87,6 +87,22 @@ export function following(
     return !same || memoryBytes + same.memoryBytes <= has;
   });
   return { ...replica, before: { replica: { ...other, before: undefined }, overlaps } };
+}
+
+/** Those of the rack in which stages stay first, then those of the fabric. */
+function nearestFirst(
+  spares: readonly StageCandidate[],
+  { parts }: StagedReplica,
+  workers: Mending["workers"],
+): StageCandidate[] {
+  const staying = parts.map(({ node }) => workers.get(node)).findLast(isStaying)?.node.register;
+  const distance = ({ node: { register } }: StageCandidate) =>
+    register.fabric !== staying?.fabric ? 2 : Number(register.rack !== staying.rack);
+  return spares.toSorted((a, b) => distance(a) - distance(b));
+}
+
+function isStaying(worker: StageCandidate | undefined): boolean {
+  return worker !== undefined && worker.leaving === undefined;
 }
 
 /** The first that can take the part; it is free no more. */

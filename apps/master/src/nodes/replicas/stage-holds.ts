@@ -2,6 +2,7 @@ import type { Clock } from "@heddle/base/clock";
 import { canTake, type StageHold } from "./mended-replica.ts";
 import { CUT_MS, StageCuts } from "./stage-cuts.ts";
 import {
+  alike,
   keyOfPart,
   lastNode,
   type StageCandidate,
@@ -18,7 +19,7 @@ const RETURNS_MS = 20_000;
 const FAILING_MS = 10_000;
 
 interface StageWorkersNow {
-  /** Workers that have no stage. */
+  /** Workers that have no stage, with the library that most of the replica's have. */
   readonly spares: readonly StageCandidate[];
   /** All workers. */
   readonly workers: ReadonlyMap<string, StageCandidate>;
@@ -61,7 +62,8 @@ export class StageHolds {
     const { parts } = replica;
     const holds = parts.map(({ node }) => this.#presence(now.workers.get(node), node));
     const failing = parts.filter((part, index) => this.#fails(replica, part, index, now));
-    const moving = new Set([...failing, ...this.#parted(replica, holds, now)]);
+    const odd = this.#odd(replica, now);
+    const moving = new Set([...failing, ...odd, ...this.#parted(replica, holds, now)]);
     return holds.map((hold, index) =>
       hold === "firm" && moving.has(parts[index]!) ? "lost" : hold,
     );
@@ -90,6 +92,14 @@ export class StageHolds {
     const leftMs = FAILING_MS - this.#sinceMs(this.#failingSinceMs, at);
     if (leftMs > 0) this.#wakeUp.after(leftMs);
     return leftMs <= 0 && this.#canMove(replica, part, now);
+  }
+
+  /** Stages on workers with another library than most of them have, where others can take these. */
+  #odd(replica: StagedReplica, now: StageWorkersNow): readonly StagePart[] {
+    const held = replica.parts.flatMap(({ node }) => now.workers.get(node) ?? []);
+    const most = new Set(alike(held));
+    const odd = new Set(held.filter((each) => !most.has(each)).map(({ node }) => node.id));
+    return replica.parts.filter((part) => odd.has(part.node) && this.#canMove(replica, part, now));
   }
 
   /**

@@ -1,6 +1,7 @@
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ModelStage, PlacementMode, StagePeer } from "@heddle/contracts/models/model-division";
 import type { DeploymentRecord } from "@heddle/control/state";
+import { stageBuildIn } from "@heddle/rpc/engine-features";
 import type { AttachedNode } from "../attached-node.ts";
 
 /** Stages of a model whose deployment sets no bound. */
@@ -159,6 +160,16 @@ export function reportedReplica(
 
 export function canHaveStage({ register, link }: StageCandidate["node"]): boolean {
   return link !== undefined && register.engineFeatures.includes("stages");
+}
+
+/** The largest group of workers whose stages work with each other. */
+export function alike(workers: readonly StageCandidate[]): readonly StageCandidate[] {
+  const groups = [...Map.groupBy(workers, stageBuildOf).values()];
+  return groups.toSorted((a, b) => b.length - a.length)[0] ?? [];
+}
+
+export function stageBuildOf({ node }: StageCandidate): string {
+  return stageBuildIn(node.register.engineFeatures);
 }
 
 /** The most stages that a deployment may have. */

@@ -25,6 +25,45 @@ test("staged replicas: each stage gets its key, and the last one the others' pla
   expect(bench.plans).toBe(1);
 });
 
+test("staged replicas: of many workers those with the most memory are planned with", async () => {
+  const bench = new StageBench();
+  for (let i = 0; i < 20; i++) bench.add(`w${10 + i}`, undefined, i === 3 || i > 16 ? 900 : 500);
+  bench.nowMs = AFTER_ADOPTION_MS;
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  await bench.places();
+  expect(bench.considered).toHaveLength(16);
+  expect(bench.considered).toEqual(expect.arrayContaining(["w13", "w27", "w28", "w29"]));
+  expect(bench.considered).toEqual(bench.considered.toSorted());
+});
+
+test("staged replicas: a worker of the same rack takes a lost one's stage", async () => {
+  const bench = new StageBench("r1-a", "r1-b", "r1-c");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  for (const name of ["r0-a", "r1-d"]) bench.add(name);
+  bench.workers.delete("r1-a");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toContain("m#r1-c/0 r1-d");
+});
+
+test("staged replicas: workers with another library have no stage of the same replica", async () => {
+  const bench = new StageBench("a", "b", "c", "d");
+  bench.add("a", undefined, 500, "2");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  const before = await bench.places();
+  expect(stagePlacesOf(before)).toEqual(["m d", "m#d/0 b", "m#d/1 c"]);
+  bench.load(before);
+  // It comes back with another one.
+  bench.add("c", undefined, 500, "2");
+  expect(stagePlacesOf(await bench.places())).toEqual(stagePlacesOf(before));
+  bench.add("e");
+  expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 b", "m#d/1 e"]);
+});
+
 test("staged replicas: a new leader takes up what workers have, without a plan", async () => {
   const bench = new StageBench("a", "b", "c", "d");
   await bench.places();

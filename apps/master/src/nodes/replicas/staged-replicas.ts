@@ -12,12 +12,14 @@ import type { WholeReplicas } from "./replica-split.ts";
 import { ReplicaSplits } from "./replica-splits.ts";
 import { StageHolds } from "./stage-holds.ts";
 import {
+  alike,
   canHaveStage,
   divisionOf,
   lastNode,
   reportedReplica,
   type StageCandidate,
   type StagedReplica,
+  stageBuildOf,
 } from "./staged-replica.ts";
 import { WakeUp } from "./wake-up.ts";
 
@@ -168,7 +170,10 @@ export class StagedReplicas {
     const broken: StagedReplica[] = [];
     for (const replica of allOf(division)) {
       if (!isDeepStrictEqual(replica.of, spec)) continue;
-      const spares = unused(free, [...sound, ...allOf(division)]);
+      const [most] = alike(replica.parts.flatMap(({ node }) => workers.get(node) ?? []));
+      const spares = unused(free, [...sound, ...allOf(division)]).filter(
+        (spare) => !most || stageBuildOf(spare) === stageBuildOf(most),
+      );
       const holds = this.#holds.of(replica, { spares, workers });
       const next = mended(replica, { holds, spares, workers, cuts: this.#holds.cuts });
       if (next) sound.push(next);
@@ -186,7 +191,7 @@ export class StagedReplicas {
     workers: Workers,
     free: readonly StageCandidate[],
   ): void {
-    const able = unused(free, division.replicas);
+    const able = alike(unused(free, division.replicas));
     const connected = this.#holds.cuts.connected(able);
     const asked = connected.length < 2 ? able : connected;
     const isAsked = division.planner.plan(spec, asked, (planned) => {

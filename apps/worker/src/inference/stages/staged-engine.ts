@@ -5,13 +5,12 @@ import type { Engine, EngineOptions, LlamaDeployment } from "@heddle/contracts/e
 import type { ModelStage } from "@heddle/contracts/models/model-division";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { BATCH_TOKENS } from "@heddle/engines/llama/engine-thread/batch";
-import { LIBRARY_RELEASE } from "@heddle/engines/llama/native/native-library";
 import { defaultThreads, startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { cutRuleOf } from "@heddle/engines/shards/cut-rules";
 import { StageEngine } from "@heddle/engines/shards/ring/stage-engine";
-import { FRAME_VERSION } from "@heddle/engines/shards/ring/stage-frame";
 import { StageHub } from "@heddle/engines/shards/ring/stage-hub";
 import { StageTimes } from "@heddle/engines/shards/ring/stage-times";
+import { STAGE_BUILD } from "@heddle/engines/shards/stage-build";
 import { indexOfShard } from "@heddle/engines/shards/weights/stage-folder";
 import type { EngineFactory, WorkerEngine } from "../engine-ports.ts";
 import type { KnownPeers } from "./join-peers.ts";
@@ -34,13 +33,7 @@ export async function startStagedEngine(
 ): Promise<WorkerEngine> {
   const { contextTokens, kvTokens, maxSequences } = stage;
   const sizes = { contextTokens, kvTokens, maxSequences };
-  const build = [
-    LIBRARY_RELEASE,
-    FRAME_VERSION,
-    BATCH_TOKENS,
-    indexOfShard(path),
-    ...Object.values(sizes),
-  ].join("/");
+  const build = [STAGE_BUILD, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join("/");
   if (stage.peers.length > 0) {
     const options = { ...spec.options, ...sizes };
     return startDriver({ options, stage, path, build }, start);

@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { DeploymentRecord } from "@heddle/control/state";
+import { featuresWithStages } from "@heddle/rpc/engine-features";
 import { emptyLoad } from "@heddle/rpc/node-codec";
 import type { AttachedNode } from "../../attached-node.ts";
 import type { StagePlaces } from "../placed-specs.ts";
@@ -35,6 +36,8 @@ export class StageBench {
   sizeOf: (worker: string, whole: boolean) => number | AppError | Promise<number> = () => 1_000;
   /** Workers that were asked for it. */
   readonly asked: string[] = [];
+  /** Workers that the latest plan considered. */
+  considered: readonly string[] = [];
   readonly workers = new Map<string, StageCandidate>();
   /** What they report: all that they had to load. */
   readonly #reports = new Map<string, ReplicaStatus>();
@@ -57,12 +60,20 @@ export class StageBench {
     });
   }
 
-  add(name: string, leaving?: StageCandidate["leaving"], memoryBytes: number | null = 500): void {
+  /** Its rack is the first letters of the name, up to a dash. */
+  add(
+    name: string,
+    leaving?: StageCandidate["leaving"],
+    memoryBytes: number | null = 500,
+    build = "1",
+  ): void {
+    const rack = name.includes("-") ? name.slice(0, name.indexOf("-")) : "";
     const planStages = async (request: { workers?: { node?: string }[] | null }) => {
       const fault = this.planFault(name);
       if (fault) throw fault;
       this.plans++;
-      const nodes = (request.workers ?? []).slice(0, 3).map(({ node = "" }) => node);
+      this.considered = (request.workers ?? []).map(({ node = "" }) => node);
+      const nodes = this.considered.slice(0, 3);
       const stages = nodes.map((node, i) => ({ node, from: i, to: i + 1, memoryBytes: 400 }));
       return { stages, ...STAGE_SIZES } satisfies StagePlan__Output;
     };
@@ -75,7 +86,13 @@ export class StageBench {
     const node = {
       id: name,
       link: { planStages, sizeModel },
-      register: { name, address: `${name}:1`, engineFeatures: ["stages"], fabric: "", rack: "" },
+      register: {
+        name,
+        address: `${name}:1`,
+        engineFeatures: featuresWithStages(build),
+        fabric: "",
+        rack,
+      },
       replica: (key: string) => this.#reports.get(`${key}@${name}`),
     } as unknown as AttachedNode;
     this.workers.set(name, { node, leaving, memoryBytes: () => memoryBytes ?? undefined });

@@ -6,10 +6,14 @@ export interface StageWorker {
   'node'?: (string);
   'memoryBytes'?: (number | string | Long);
   'name'?: (string);
+  'rack'?: (string);
+  'fabric'?: (string);
 }
 
 export interface StageWorker__Output {
   'node': (string);
   'memoryBytes': (number);
   'name': (string);
+  'rack': (string);
+  'fabric': (string);
 }
