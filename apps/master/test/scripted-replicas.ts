@@ -32,6 +32,7 @@ export class ScriptedReplica implements ReadyReplica {
   readonly holder: string;
   readonly nodeName: string;
   features: readonly string[] = [];
+  isDivided = false;
   reports = 1;
   used = 0;
   calls = 0;

@@ -119,6 +119,7 @@ describe("limits", () => {
       node: "n",
       nodeName: "n",
       features: [],
+      isDivided: false,
       holder: "h",
       reports: 1,
       calls: 1,

@@ -29,7 +29,7 @@ import type {
 } from "./inference-port.ts";
 import { type Begun, LiveAnswer } from "./live-answer.ts";
 import { PrefixIndex, promptChunks } from "./prefix-index.ts";
-import { allFull, chooseReplica, knowsAll, unknownTo } from "./routing.ts";
+import { allFull, chooseReplica, knowsAll, suited, unknownTo } from "./routing.ts";
 
 export interface DispatchOptions {
   readonly replicas: ReplicaSource;
@@ -193,11 +193,7 @@ export class ReplicaDispatch implements InferenceDispatch {
     const started = attempts.last || lane.queue.size === 0 ? send() : undefined;
     if (started) return started;
     this.#refuseHopeless(call.deployment);
-    const tooOld = unknownTo(
-      this.#options.replicas.ready(call.deployment),
-      call.request,
-      call.deployment,
-    );
+    const tooOld = unknownTo(this.#suited(call), call.request, call.deployment);
     if (tooOld) throw tooOld;
     return this.#wait(lane, trip, send);
   }
@@ -252,7 +248,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   #send(lane: Lane, { call, chunks, endMs, attempts, signal }: Trip): Started | undefined {
     const nowMs = this.#nowMs();
     const { fairKey, priority, place } = call;
-    const ready = this.#options.replicas.ready(call.deployment);
+    const ready = this.#suited(call);
     // With one replica there is no choice, and hashing a long prompt would be wasted.
     const prefix = ready.length > 1 ? chunks() : [];
     const candidates = ready
@@ -319,6 +315,10 @@ export class ReplicaDispatch implements InferenceDispatch {
     throw new AppError(code, outlook.message, { model: deployment });
   }
 
+  #suited({ deployment, request }: InferenceCall): readonly ReadyReplica[] {
+    return suited(this.#options.replicas.ready(deployment), request);
+  }
+
   /** The present count of reports of the replica's node. */
   #reportsOf(call: InferenceCall, { holder, reports }: ReadyReplica): number {
     const ready = this.#options.replicas.ready(call.deployment);
@@ -326,7 +326,7 @@ export class ReplicaDispatch implements InferenceDispatch {
   }
 
   #giveUpVain(call: InferenceCall, attempts: CallAttempts, waiter: Waiter): void {
-    const ready = this.#options.replicas.ready(call.deployment);
+    const ready = this.#suited(call);
     const tooOld = unknownTo(ready, call.request, call.deployment);
     const last = attempts.finalFailure(ready);
     if (tooOld) waiter.fail(tooOld);
@@ -357,7 +357,7 @@ export class ReplicaDispatch implements InferenceDispatch {
 
   /** The reason is why no replica takes the call at present. */
   #onWaitedTooLong(call: InferenceCall, attempts: CallAttempts, waitedMs: number): AppError {
-    const ready = this.#options.replicas.ready(call.deployment);
+    const ready = this.#suited(call);
     if (ready.length === 0) {
       const { message } = this.#options.replicas.outlook(call.deployment);
       const retryAfterMs = this.#options.maxLoadingWaitMs;

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import {
   DONE,
   dispatchOver,
+  failed,
   full,
   pass,
   read,
@@ -73,6 +74,26 @@ test("dispatch: a call of an adapter goes to a worker that knows adapters alone"
   present.used = 0;
   await change();
   expect(call.answer?.node).toBe("present");
+});
+
+test("dispatch: a deterministic call goes to a whole replica, if there is one", async () => {
+  const [divided, whole] = [full("divided"), full("whole")];
+  Object.assign(divided, { isDivided: true, used: 0 });
+  const { start, source, change } = dispatchOver([divided, whole]);
+  const request = { choices: 1, deterministic: true } as unknown as EngineRequest;
+  const call = start({ request });
+  await soon();
+  // The whole one is full, and the call waits for it.
+  expect(call.answer).toBeUndefined();
+  whole.used = 0;
+  await change();
+  expect(call.answer?.node).toBe("whole");
+  // Where there is none, the reason of the divided one is the answer.
+  source.replicas = [divided];
+  divided.answers = [[failed("invalid_value")]];
+  const refused = start({ request });
+  await soon();
+  expect(refused.error).toMatchObject({ code: "invalid_value" });
 });
 
 test("dispatch: a call of an adapter is refused where all workers are older", async () => {

@@ -76,6 +76,19 @@ export function knowsAll({ features }: Pick<ReadyReplica, "features">, request: 
   return featuresOf(request).every((feature) => features.includes(feature));
 }
 
+/**
+ * The replicas that may answer the request. Stages refuse what is to be deterministic; where no
+ * whole replica is ready they give their reason.
+ */
+export function suited<R extends Pick<ReadyReplica, "isDivided">>(
+  ready: readonly R[],
+  request: EngineRequest,
+): readonly R[] {
+  if (request.kind !== undefined || !request.deterministic) return ready;
+  const whole = ready.filter(({ isDivided }) => !isDivided);
+  return whole.length > 0 ? whole : ready;
+}
+
 /** Why none of the ready replicas can answer the request, which would ignore a part of it. */
 export function unknownTo(
   ready: readonly Pick<ReadyReplica, "features" | "nodeName">[],

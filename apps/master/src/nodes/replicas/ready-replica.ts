@@ -49,6 +49,8 @@ export interface ReadyReplica extends Candidate {
   readonly nodeName: string;
   /** What its worker says that its engines know. */
   readonly features: readonly string[];
+  /** Whether several workers divide it. */
+  readonly isDivided: boolean;
   /** Increases with every report of the node, also over its attachments. */
   readonly reports: number;
   /** The events end with exactly one `done` or `failed`; leaving the iteration cancels. */

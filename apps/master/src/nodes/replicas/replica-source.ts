@@ -172,6 +172,7 @@ function readyReplica(node: AttachedNode, deployment: string): ReadyReplica | un
     node: node.id,
     nodeName: node.register.name,
     features: node.register.engineFeatures,
+    isDivided: replica.stage !== undefined,
     // A new process or a restarted engine has an empty prefix cache.
     holder: `${node.register.incarnation}/${replica.load.restarts}`,
     reports: node.heartbeats,

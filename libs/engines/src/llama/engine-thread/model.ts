@@ -180,7 +180,7 @@ function makeContext(
       generates: !isEncoder,
       embeds: !ranks,
       ranks,
-      repeats: limits.layout === "slots",
+      unrepeatable: unrepeatable(limits.layout, stages),
     },
     chatTemplate: llama.model_chat_template(model, null) ?? "",
     info: {
@@ -289,6 +289,15 @@ function limitsOf(llama: Llama, model: Pointer, start: ThreadStart, canShare: bo
   if (isLastStage(start) && kvDtype !== "f16") throw unfitForStages("kv_dtype", "f16");
   const needsSlots = deterministic !== "request";
   return chooseKvLimits(facts, { ...start, needsSlots, needsPool: isLastStage(start) });
+}
+
+/** Why deterministic requests are refused; undefined where they are not. */
+function unrepeatable(layout: KvLimits["layout"], stages: number): string | undefined {
+  if (stages > 1) {
+    return "workers divide this model, whose numbers then depend on other requests; register it with the placement `whole`";
+  }
+  if (layout === "slots") return undefined;
+  return "this replica's KV cache is one pool; deploy the model with `deterministic` set in `decoding`";
 }
 
 function unfitForStages(option: string, only: string): AppError {

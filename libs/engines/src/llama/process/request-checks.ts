@@ -28,10 +28,8 @@ export function checkRequest(
   if (!abilities.generates) refuse("model", "it gives embeddings only, and no text");
   checkTokens([request.input], vocabularySize, () => "prompt");
   checkText(request, vocabularySize);
-  if (request.deterministic && !abilities.repeats) {
-    const why = "this replica's KV cache is one pool";
-    refuse("deterministic", `${why}; deploy the model with \`deterministic\` set in \`decoding\``);
-  }
+  const { unrepeatable } = abilities;
+  if (request.deterministic && unrepeatable !== undefined) refuse("deterministic", unrepeatable);
 }
 
 function checkKind({ inputs }: EmbedRequest, { embeds, ranks }: ModelAbilities): void {

@@ -199,8 +199,8 @@ export interface ModelAbilities {
   readonly embeds: boolean;
   /** Scores of pairs. */
   readonly ranks: boolean;
-  /** Texts of deterministic requests. */
-  readonly repeats: boolean;
+  /** Why it refuses deterministic requests, and what to do; undefined where it answers them. */
+  readonly unrepeatable?: string | undefined;
 }
 
 export interface ThreadReady {
