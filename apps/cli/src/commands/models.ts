@@ -18,6 +18,7 @@ import { amountOf } from "../number-flags.ts";
 import { PullProgressView } from "../output/progress.ts";
 import { isRecordFormat, printChange, printRecord, printRows } from "../output/rows.ts";
 
+const BYTES_PER_MIB = 2 ** 20;
 /** How long a pull waits until its model is loaded, and the poll interval. */
 const MAX_LOAD_WAIT_MS = 10 * 60_000;
 const LOAD_POLL_MS = 200;
@@ -117,7 +118,7 @@ function replicas(model: JsonFields): string {
     .join(" ");
 }
 
-/** The blocks of each divided replica's stages, with the times that they report. */
+/** The blocks of each divided replica's stages, with the memory and times that they report. */
 function stages(model: JsonFields): string {
   return recordsOf(model["replicas"])
     .map((replica) => recordsOf(replica["stages"]).map(stageText).join(", "))
@@ -126,11 +127,12 @@ function stages(model: JsonFields): string {
 }
 
 function stageText(stage: JsonFields): string {
-  const [stepMs, idle, hopMs] = ["step_ms", "idle_share", "hop_ms"].map((name) =>
-    numberOf(stage[name]),
+  const [bytes = 0, stepMs, idle, hopMs] = ["memory_bytes", "step_ms", "idle_share", "hop_ms"].map(
+    (name) => numberOf(stage[name]),
   );
   return [
     `${numberOf(stage["first_block"])}-${numberOf(stage["last_block"])}`,
+    ...(bytes === 0 ? [] : [`${Math.ceil(bytes / BYTES_PER_MIB)} MiB`]),
     ...(stepMs === undefined ? [] : [`step ${stepMs.toFixed(1)} ms`]),
     ...(idle === undefined ? [] : [`idle ${percent(idle, 1)}`]),
     ...(hopMs === undefined ? [] : [`hop ${hopMs.toFixed(2)} ms`]),

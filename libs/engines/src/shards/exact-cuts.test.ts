@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
 import { writeTinyModel } from "../gguf/tiny-model.ts";
-import { type CuttableModel, cuttableModel } from "./cut-rules.ts";
+import { type CuttableModel, cutRuleOf, cuttableModel } from "./cut-rules.ts";
 import { cutShard } from "./shard-cut.ts";
 import { openStageLibrary, StageModel, type StageRow } from "./stage-model.ts";
 import { ARCHITECTURE_NAMES, writeRandomModel } from "./testing/random-architectures.ts";
@@ -86,6 +86,12 @@ async function compare(path: string, cutsOf: (model: CuttableModel) => readonly 
     }
   }
 }
+
+test("cut: there is a random model of each architecture that may be cut", () => {
+  const all = new RegExp(`those that may be are ${ARCHITECTURE_NAMES.join(", ")}$`);
+  const none = { version: 3, alignment: 32, metadata: new Map(), tensors: [], sizeBytes: 0 };
+  expect(() => cutRuleOf(none)).toThrow(all);
+});
 
 test.each(ARCHITECTURE_NAMES)(
   "cut: %s gives the logits of the whole, bit for bit",

@@ -5,6 +5,7 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
+import { largestDifference } from "@heddle/base/testing/largest-difference";
 import { programOf } from "@heddle/base/testing/programs";
 import type { Model } from "@heddle/contracts/api/models";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
@@ -24,6 +25,8 @@ const LAST_MEMORY_MIB = "183";
 const WORKERS = [0, 1, 2, 3];
 /** A clear difference of log-probabilities: what rounding changes is far less. */
 const CLEAR = 0.02;
+/** The largest difference of embeddings: rounding makes some 1e-4, another input about 0.1. */
+const NEAR = 2e-3;
 /** Tokens of an answer that must be clear. */
 const CLEAR_TOKENS = 30;
 /** It is 2 to 3 s on two processors; a loaded machine takes longer. */
@@ -93,6 +96,32 @@ describe("a model that workers divide", () => {
     return unclear < CLEAR_TOKENS ? undefined : choice!.text.slice(0, offsets![unclear]);
   };
 
+  /** What else a model may be asked for. */
+  const others = async (id: string) => {
+    const schema = { type: "object", properties: { is: { type: "boolean" } }, required: ["is"] };
+    const { choices } = await cluster.openai.chat.completions.create({
+      model: id,
+      messages: [{ role: "user", content: "yes or no" }],
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "truth", schema: { ...schema, additionalProperties: false } },
+      },
+      n: 2,
+      logprobs: true,
+      temperature: 0,
+    });
+    const prompt = ["one", "two", "three"];
+    const echo = { model: id, prompt, echo: true, max_tokens: 1, logit_bias: NO_END };
+    const listed = await cluster.openai.completions.create(echo);
+    const { data } = await cluster.openai.embeddings.create({ model: id, input: prompt });
+    return {
+      truths: choices.map(({ message }) => typeof JSON.parse(message.content ?? "").is),
+      scored: choices.map(({ logprobs }) => (logprobs?.content ?? []).length > 0),
+      begins: listed.choices.map(({ text }, i) => text.startsWith(prompt[i]!)),
+      vectors: data.map(({ embedding }) => embedding),
+    };
+  };
+
   /** What the command line prints. */
   const heddle = async (...args: string[]) => {
     const connection = { HEDDLE_ENDPOINT: cluster.url, HEDDLE_API_KEY: cluster.adminKey };
@@ -146,6 +175,7 @@ describe("a model that workers divide", () => {
     await deploy(WHOLE, "whole");
     const expected = await answer(WHOLE, 1);
     const expectedAdapted = await adapted(WHOLE);
+    const expectedOthers = await others(WHOLE);
     await cluster.request("DELETE", `/api/v1/models/${WHOLE}`);
     await deploy(SHORT, "sharded", { stage_dtype: "bf16" });
     const scores = [expected, await answer(SHORT, 1)].map((each) => each?.logprobs?.token_logprobs);
@@ -171,6 +201,13 @@ describe("a model that workers divide", () => {
     expect(await answer(ID, 1)).toEqual(expected);
     expect(await adapted(ID)).toEqual(expectedAdapted);
     expect(expectedAdapted).not.toEqual(expected);
+    const { vectors, ...answers } = await others(ID);
+    expect(answers).toEqual({
+      truths: ["boolean", "boolean"],
+      scored: [true, true],
+      begins: [true, true, true],
+    });
+    expect(largestDifference(vectors, expectedOthers.vectors)).toBeLessThan(NEAR);
     // The first report of a stage may come before it has waited.
     await eventually(async () =>
       (await stagesOf(ID)).every((stage) => (stage.idle_share ?? 0) > 0),
@@ -182,7 +219,7 @@ describe("a model that workers divide", () => {
     }
     expect(stages.map(({ hop_ms: hopMs }) => (hopMs ?? 0) > 0)).toEqual([false, false, true]);
     const table = await heddle("models", "list", "-o", "wide");
-    const times = String.raw`step [\d.]+ ms idle \d+%`;
+    const times = String.raw`\d+ MiB step [\d.]+ ms idle \d+%`;
     expect(table).toMatch(
       new RegExp(String.raw`0-1 ${times}, 2-3 ${times}, 4-5 ${times} hop [\d.]+ ms`),
     );
