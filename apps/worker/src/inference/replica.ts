@@ -31,6 +31,13 @@ const MAX_CLOSE_WAIT_MS = 3_000;
  */
 const MAX_FAILED_LOADS = 5;
 
+/** Failures of a load that are not the file's: a device may return, and other stages' workers change. */
+const OF_OTHERS: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "precondition_failed",
+  "permission_denied",
+]);
+
 /** The failures of a deployment's loads, which the next replica continues to count. */
 export interface FailedTries {
   readonly message: string;
@@ -177,7 +184,7 @@ export class Replica {
     const part = this.spec.engine === "llama" ? this.spec.stage : undefined;
     const host = this.#engine?.stage;
     if (part && host) return { host, driver: part.driver };
-    if (part) throw new AppError("model_loading", `${key} is ${this.#phase} on this worker`);
+    if (part) throw new AppError("model_loading", this.#refusal().message);
     throw new AppError("precondition_failed", `${key} is no stage that another worker drives`);
   }
 
@@ -277,8 +284,8 @@ export class Replica {
   /** The failure, marked where it is permanent: the file was refused, or failed too often. */
   #classified(failure: AppError): AppError {
     const { code, message } = failure;
-    // A failed pull has given no file to an engine; a missing device may return.
-    const isOfLoad = this.#phase === "loading" && code !== "unavailable";
+    // A failed pull has given no file to an engine.
+    const isOfLoad = this.#phase === "loading" && !OF_OTHERS.has(code);
     this.#failedLoads = isOfLoad ? this.#failedLoads + 1 : 0;
     this.#failsAgain = code === "invalid_value" || this.#failedLoads >= MAX_FAILED_LOADS;
     if (!this.#failsAgain || code === "invalid_value") return failure;

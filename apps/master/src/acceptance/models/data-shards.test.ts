@@ -35,7 +35,7 @@ describe("calls over two workers, one of which is killed", { timeout: 900_000 },
     });
     return { texts: choices.map(({ text }) => text), usage };
   };
-  const chat = async () => {
+  const chat = async (maxTokens: number) => {
     const { choices, usage } = await cluster.openai.chat.completions.create({
       ...ALONE,
       model: TINY,
@@ -43,7 +43,7 @@ describe("calls over two workers, one of which is killed", { timeout: 900_000 },
       n: 16,
       seed: 5,
       temperature: 1,
-      max_tokens: 20,
+      max_tokens: maxTokens,
       logit_bias: NO_END,
     });
     return { texts: choices.map(({ message }) => message.content), usage };
@@ -78,10 +78,10 @@ describe("calls over two workers, one of which is killed", { timeout: 900_000 },
   };
 
   it("have the answers of one worker, in order, and its usage", async () => {
-    const expected = [await complete(100), await chat()];
+    const expected = [await complete(100), await chat(20)];
     vectors = await embed();
     await addWorker();
-    const over = [await complete(100), await chat()];
+    const over = [await complete(100), await chat(20)];
     expect(over.map(({ texts }) => texts)).toEqual(expected.map(({ texts }) => texts));
     const counts = (answers: typeof over) =>
       answers.map(({ usage }) => [usage?.prompt_tokens, usage?.completion_tokens]);
@@ -96,6 +96,14 @@ describe("calls over two workers, one of which is killed", { timeout: 900_000 },
     const tokens = PROMPTS.length * 400;
     expect(again.usage?.completion_tokens).toBe(tokens);
     await eventually(() => cluster.usageRows().at(-1)?.completionTokens === tokens);
+  });
+
+  it("continue the choices that were with it", async () => {
+    await addWorker();
+    const long = await chat(400);
+    const again = await disturbed(() => chat(400));
+    expect(again.texts).toEqual(long.texts);
+    expect(again.usage?.completion_tokens).toBe(16 * 400);
   });
 
   it("repeat the inputs to embed that were with it", async () => {

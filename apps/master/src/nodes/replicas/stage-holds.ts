@@ -2,12 +2,12 @@ import type { Clock } from "@heddle/base/clock";
 import { canTake, type StageHold } from "./mended-replica.ts";
 import { CUT_MS, StageCuts } from "./stage-cuts.ts";
 import {
-  alike,
   keyOfPart,
   lastNode,
   type StageCandidate,
   type StagedReplica,
   type StagePart,
+  stageBuildOf,
 } from "./staged-replica.ts";
 import type { WakeUp } from "./wake-up.ts";
 
@@ -96,10 +96,12 @@ export class StageHolds {
 
   /** Stages on workers with another library than most of them have, where others can take these. */
   #odd(replica: StagedReplica, now: StageWorkersNow): readonly StagePart[] {
-    const held = replica.parts.flatMap(({ node }) => now.workers.get(node) ?? []);
-    const most = new Set(alike(held));
-    const odd = new Set(held.filter((each) => !most.has(each)).map(({ node }) => node.id));
-    return replica.parts.filter((part) => odd.has(part.node) && this.#canMove(replica, part, now));
+    const [spare] = now.spares;
+    return replica.parts.filter((part) => {
+      const held = now.workers.get(part.node);
+      const isOdd = held && spare && stageBuildOf(held) !== stageBuildOf(spare);
+      return isOdd && this.#canMove(replica, part, now);
+    });
   }
 
   /**

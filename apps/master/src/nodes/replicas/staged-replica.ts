@@ -162,10 +162,20 @@ export function canHaveStage({ register, link }: StageCandidate["node"]): boolea
   return link !== undefined && register.engineFeatures.includes("stages");
 }
 
-/** The largest group of workers whose stages work with each other. */
-export function alike(workers: readonly StageCandidate[]): readonly StageCandidate[] {
-  const groups = [...Map.groupBy(workers, stageBuildOf).values()];
-  return groups.toSorted((a, b) => b.length - a.length)[0] ?? [];
+/**
+ * The largest group of workers whose stages work with each other; of groups that are equally large the
+ * one with which more of the others work.
+ */
+export function alike(
+  workers: readonly StageCandidate[],
+  others: readonly StageCandidate[] = [],
+): readonly StageCandidate[] {
+  const groups = [...Map.groupBy(workers, stageBuildOf)];
+  const more = (build: string) => others.filter((each) => stageBuildOf(each) === build).length;
+  const [largest] = groups.toSorted(
+    ([build, a], [other, b]) => b.length - a.length || more(other) - more(build),
+  );
+  return largest?.[1] ?? [];
 }
 
 export function stageBuildOf({ node }: StageCandidate): string {

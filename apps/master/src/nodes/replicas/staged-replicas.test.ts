@@ -64,6 +64,16 @@ test("staged replicas: workers with another library have no stage of the same re
   expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 b", "m#d/1 e"]);
 });
 
+test("staged replicas: of two workers with other libraries one goes where a spare helps", async () => {
+  const bench = new StageBench("b", "c");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  bench.add("b", undefined, 500, "2");
+  bench.add("d");
+  expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 d"]);
+});
+
 test("staged replicas: a new leader takes up what workers have, without a plan", async () => {
   const bench = new StageBench("a", "b", "c", "d");
   await bench.places();

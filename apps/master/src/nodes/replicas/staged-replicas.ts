@@ -170,10 +170,12 @@ export class StagedReplicas {
     const broken: StagedReplica[] = [];
     for (const replica of allOf(division)) {
       if (!isDeepStrictEqual(replica.of, spec)) continue;
-      const [most] = alike(replica.parts.flatMap(({ node }) => workers.get(node) ?? []));
-      const spares = unused(free, [...sound, ...allOf(division)]).filter(
-        (spare) => !most || stageBuildOf(spare) === stageBuildOf(most),
+      const others = unused(free, [...sound, ...allOf(division)]);
+      const [most] = alike(
+        replica.parts.flatMap(({ node }) => workers.get(node) ?? []),
+        others,
       );
+      const spares = others.filter((each) => !most || stageBuildOf(each) === stageBuildOf(most));
       const holds = this.#holds.of(replica, { spares, workers });
       const next = mended(replica, { holds, spares, workers, cuts: this.#holds.cuts });
       if (next) sound.push(next);

@@ -98,6 +98,19 @@ async function startDriver(
     if (state.isStarted && state.isUp && state.isJoined) start.onRecovered();
   };
   const times = new StageTimes();
+  let engine: WorkerEngine | undefined;
+  /** Where a stage remains one of another build the engine ends with that reason. */
+  const rejoin = async (signal: AbortSignal) => {
+    try {
+      return await connect(signal);
+    } catch (error) {
+      if (engine && !signal.aborted) {
+        void engine.close();
+        start.onExit(toAppError(error));
+      }
+      throw error;
+    }
+  };
   let hub: StageHub | undefined;
   const onLink = (link: Duplex) => {
     hub = new StageHub(link, {
@@ -106,7 +119,7 @@ async function startDriver(
       connect: async (signal) => {
         const streams = first;
         first = undefined;
-        return streams ?? (await connect(signal));
+        return streams ?? (await rejoin(signal));
       },
       onChange: (isJoined) => {
         if (!isJoined && state.isStarted) start.onDown(new AppError("unavailable", LOST));
@@ -114,7 +127,7 @@ async function startDriver(
       },
     });
   };
-  const engine = await startLlamaEngine(
+  const started = await startLlamaEngine(
     {
       ...start,
       modelPath: path,
@@ -128,7 +141,8 @@ async function startDriver(
     { count: stage.peers.length, blocks: stage.from, join: onLink },
   );
   state.isStarted = true;
-  return Object.assign(timed(engine, times), { moveStages: () => hub?.move() });
+  engine = Object.assign(timed(started, times), { moveStages: () => hub?.move() });
+  return engine;
 }
 
 /** The engine, whose load has the times of its stage. */
