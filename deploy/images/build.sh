@@ -7,8 +7,7 @@ usage() {
 build.sh [--from-debian] [--arch ARCH] [--out DIR] TARGET...
   TARGET          control, worker or worker-cuda
   --from-debian   where no registry can be reached: the base images are made of Debian's packages by
-                  mmdebstrap, with the Node of this checkout; for another architecture than this
-                  machine's mmdebstrap needs qemu-user-static and binfmt-support
+                  mmdebstrap, with the Node of this checkout
   --arch ARCH     amd64 or arm64 (default: this machine's)
   --out DIR       also write DIR/TARGET.tar, an archive for `ctr images import` or `docker load`, and
                   DIR/TARGET.cdx.json, what the image consists of (CycloneDX); for another architecture
@@ -63,9 +62,12 @@ base() {
 
 # What the official image of Debian has, as far as the Dockerfile needs it.
 debian_root() {
+  local options
   command -v mmdebstrap >/dev/null || { echo "mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 1; }
+  options=(--variant=essential)
+  [[ $2 == "$own" ]] || options=(--variant=extract --include='?essential' --extract-hook="$unpacked")
   # Without usr-is-merged a package is chosen that needs all of Perl.
-  SOURCE_DATE_EPOCH=0 mmdebstrap --variant=essential --architectures="$2" \
+  SOURCE_DATE_EPOCH=0 mmdebstrap "${options[@]}" --architectures="$2" \
     --include=libstdc++6,ca-certificates,usr-is-merged \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
@@ -73,6 +75,29 @@ debian_root() {
     bookworm "$context/root.tar"
   tar -xf "$context/root.tar" -C "$1"
   rm "$context/root.tar"
+  [[ $2 == "$own" ]] || configured_files "$1"
+}
+
+# No script of another architecture's packages can run here: they are unpacked, and this makes dpkg's list of them.
+# mmdebstrap gives the root as $1.
+# shellcheck disable=SC2016
+unpacked='set -e
+for package in "$1"/var/cache/apt/archives/*.deb; do
+  dpkg-deb --field "$package"
+  printf "Status: install ok installed\n\n"
+done >"$1/var/lib/dpkg/status"'
+
+# What the packages' scripts would have written is in the root of this machine's architecture.
+configured_files() {
+  local container mount
+  container=$(buildah from --pull-never "localhost/heddle-base:debian-$own")
+  mount=$(buildah mount "$container")
+  (
+    cd "$mount"
+    { find etc ! -name ld.so.cache; find usr -lname '/etc/alternatives/*'; } | tar -cf - --no-recursion --files-from=-
+  ) | tar -xf - -C "$1" --skip-old-files
+  buildah umount "$container" >/dev/null
+  buildah rm "$container" >/dev/null
 }
 
 # The Node of this checkout, or its package for another architecture.

@@ -2,7 +2,16 @@
 
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  rmSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -10,6 +19,10 @@ import { installedProgram } from "./kube-tools.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const MAX_CONTROL_BYTES = 250e6;
+/** The first bytes of a program, and the machines that it may name. */
+const ELF = 0x7f454c46;
+const X86_64 = 62;
+const AARCH64 = 183;
 const why =
   process.env["HEDDLE_IMAGE_BUILDS"] === undefined
     ? "HEDDLE_IMAGE_BUILDS is not set; its value goes to build.sh, as --from-debian"
@@ -21,13 +34,14 @@ if (why !== undefined) console.log(`tests of images are skipped: ${why}`);
 const folder = mkdtempSync(join(tmpdir(), "heddle-images-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Builds the image of the masters; resolves with the folder that has it. */
-function build(name: string): string {
+/** Builds an image, by default that of the masters; returns the folder that has it. */
+function build(name: string, ...args: readonly string[]): string {
   const out = join(folder, name);
   const flags = (process.env["HEDDLE_IMAGE_BUILDS"] ?? "").split(" ").filter(Boolean);
   const script = join(ROOT, "deploy/images/build.sh");
   const env = { ...process.env, HEDDLE_IMAGES: "heddle-twice" };
-  execFileSync(script, [...flags, "--out", out, "control"], { env, stdio: "pipe" });
+  const target = args.length > 0 ? args : ["control"];
+  execFileSync(script, [...flags, "--out", out, ...target], { env, stdio: "pipe" });
   return out;
 }
 
@@ -39,8 +53,8 @@ interface Archive {
   readonly Layers: readonly string[];
 }
 
-function archiveOf(out: string): Archive & { readonly file: string } {
-  const file = join(out, "control.tar");
+function archiveOf(out: string, target = "control"): Archive & { readonly file: string } {
+  const file = join(out, `${target}.tar`);
   const [image] = JSON.parse(fileOf(file, "manifest.json").toString()) as [Archive];
   return { ...image, file };
 }
@@ -68,4 +82,38 @@ describe.skipIf(why !== undefined)("images", { timeout: 1_200_000 }, () => {
     const sizes = one.Layers.map((layer) => fileOf(one.file, layer).byteLength);
     expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(MAX_CONTROL_BYTES);
   });
+
+  it("images: one for another architecture has programs of that one alone", () => {
+    const isAmd64 = process.arch === "x64";
+    const [other, machine] = isAmd64 ? (["arm64", AARCH64] as const) : (["amd64", X86_64] as const);
+    const out = build("other", "--arch", other, "worker");
+    const { file, Config, Layers } = archiveOf(out, `worker-${other}`);
+    expect(JSON.parse(fileOf(file, Config).toString())).toMatchObject({ architecture: other });
+    const root = join(folder, "root");
+    mkdirSync(root);
+    for (const layer of Layers) {
+      const extract = ["-xf", "-", "-C", root, "--no-same-owner", "--exclude=dev/*"];
+      execFileSync("tar", extract, { input: fileOf(file, layer) });
+    }
+    const programs = readdirSync(root, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map(({ parentPath, name }) => join(parentPath, name))
+      .flatMap((path) => machineOf(path) ?? []);
+    expect(programs.length).toBeGreaterThan(100);
+    expect(programs.filter((each) => each !== machine)).toEqual([]);
+    const bill = readFileSync(join(out, `worker-${other}.cdx.json`), "utf8");
+    expect(bill).toMatch(new RegExp(`pkg:deb/debian/libc6@[^"]*arch=${other}`));
+  });
 });
+
+/** What an ELF file runs on; undefined of any other file. */
+function machineOf(path: string): number | undefined {
+  const file = openSync(path, "r");
+  try {
+    const head = Buffer.alloc(20);
+    readSync(file, head);
+    return head.readUInt32BE(0) === ELF ? head.readUInt16LE(18) : undefined;
+  } finally {
+    closeSync(file);
+  }
+}
