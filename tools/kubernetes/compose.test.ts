@@ -1,8 +1,10 @@
 import { execFileSync } from "node:child_process";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
 import { expect, it } from "vitest";
 import { parse } from "yaml";
+import { installedProgram } from "./kube-tools.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 
@@ -20,6 +22,8 @@ const compose = parse(text, { merge: true }) as {
   readonly volumes: Readonly<Record<string, null>>;
 };
 const services = Object.entries(compose.services);
+const promtool = installedProgram("promtool");
+if (!promtool) console.log("promtool is not here: it does not check Prometheus' configuration");
 const helpOf = (program: string) => {
   const main = join(ROOT, "packaged/apps", program.replace("heddle-", ""), "dist/main.js");
   return execFileSync(process.execPath, [main, "--help"], { encoding: "utf8" });
@@ -67,6 +71,25 @@ it("compose: Prometheus asks every master and node for its metrics", () => {
     /^(master|worker|parameter-server)-\d$/.test(name),
   );
   expect([...targets].sort()).toEqual(nodes.sort());
+});
+
+it("compose: Prometheus loads the alerts, and promtool takes its configuration", () => {
+  const { volumes = [] } = compose.services["prometheus"] ?? {};
+  const folder = mkdtempSync(join(tmpdir(), "heddle-prometheus-"));
+  try {
+    for (const [source = "", target = ""] of volumes.map((each) => each.split(":"))) {
+      if (source.startsWith(".")) copyFileSync(join(ROOT, source), join(folder, basename(target)));
+    }
+    const config = join(folder, "prometheus.yml");
+    const { rule_files = [] } = parse(readFileSync(config, "utf8")) as { rule_files?: string[] };
+    expect(rule_files).toEqual(["alerts.yaml"]);
+    for (const file of rule_files) expect(existsSync(join(folder, file)), file).toBe(true);
+    if (!promtool) return;
+    const text = execFileSync(promtool, ["check", "config", config], { encoding: "utf8" });
+    expect(text).toMatch(/SUCCESS: 1 rule files found[\s\S]*SUCCESS: \d+ rules found/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 // holds: compose-keys

@@ -72,6 +72,10 @@ describe("a release", () => {
     const files = filesOf(`${name}.tgz`);
     expect(files).toContain(`${name}/deploy/images/Dockerfile`);
     expect(files).toContain(`${name}/docker-compose.yml`);
+    const compose = readFileSync(join(ROOT, "docker-compose.yml"), "utf8");
+    const mounted = [...compose.matchAll(/\.(\/[\w./-]+):\//g)].map(([, path]) => `${name}${path}`);
+    expect(mounted.length).toBeGreaterThan(2);
+    for (const path of mounted) expect(files.some((file) => file.startsWith(path))).toBe(true);
     const target = join(folder, "context");
     mkdirSync(target);
     execFileSync("tar", ["-xzf", join(out, `${name}.tgz`), "-C", target]);

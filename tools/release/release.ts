@@ -22,8 +22,8 @@ import { releaseFaults } from "./release-faults.ts";
 const ROOT = join(import.meta.dirname, "..", "..");
 const MAX_OUTPUT = 2 ** 28;
 const SUMS = "SHA256SUMS";
-/** What the context of the images has beside the package. */
-const CONTEXT = ["deploy", "docker-compose.yml", "LICENSE"];
+/** What the context of the images has beside the package; the compose file mounts alerts and dashboards. */
+const CONTEXT = ["deploy", "docker-compose.yml", "helm/heddle/files", "LICENSE"];
 
 interface Flags {
   readonly out: string;
