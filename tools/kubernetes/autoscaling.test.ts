@@ -128,6 +128,30 @@ describe.skipIf(why !== undefined)("autoscaling", { timeout: 600_000 }, () => {
     await untilFound("one worker", () => workers() === 1 || undefined, 300_000);
   });
 
+  it("autoscaling: Kubernetes' own autoscaler changes the replicas of a model", async () => {
+    const model = { apiVersion: "heddle.dev/v1alpha1", kind: "InferenceModel" };
+    const metadata = { name: "mine", namespace };
+    const apply = (object: object) =>
+      kubectl(["apply", "--filename", "-"], JSON.stringify({ metadata, ...object }));
+    apply({ ...model, spec: { source: "builtin://tiny", replicas: 1 } });
+    k("wait", "--for=condition=Ready", "inferencemodel/mine", "--timeout=120s");
+    const target = { type: "AverageValue", averageValue: "1" };
+    const external = { metric: { name: "heddle_requests" }, target };
+    const spec = {
+      scaleTargetRef: { ...model, name: "mine" },
+      minReplicas: 2,
+      maxReplicas: 3,
+      metrics: [{ type: "External", external }],
+    };
+    apply({ apiVersion: "autoscaling/v2", kind: "HorizontalPodAutoscaler", spec });
+    k("wait", "--for=condition=ScalingActive", "hpa/mine", "--timeout=120s");
+    await untilFound("two replicas are wanted", () => {
+      const path = "--output=jsonpath={.spec.replicas} {.status.wanted}";
+      return k("get", "inferencemodel", "mine", path) === "2 2" || undefined;
+    });
+    k("delete", "hpa/mine", "inferencemodel/mine", "--wait", "--timeout=60s");
+  });
+
   it("autoscaling: the operator answers only the API server", () => {
     k("wait", "--for=condition=Available", "deployment/heddle-operator", "--timeout=120s");
     const url = `https://heddle-operator.${namespace}.svc${METRICS}/namespaces/${namespace}/heddle_requests`;

@@ -1,6 +1,6 @@
 import { submitJobRequest } from "@heddle/contracts/api/job-spec";
 import { expect, it } from "vitest";
-import { jobIdOf } from "./job-id.ts";
+import { jobIdOf, jobNameOf } from "./job-id.ts";
 
 const metadata = {
   name: "a",
@@ -21,4 +21,12 @@ it("job id: an object always has the same one, and another object another one", 
 it("job id: later objects have later ids", () => {
   const later = { ...metadata, creationTimestamp: "2026-11-28T03:49:33Z" };
   expect(jobIdOf(later) > jobIdOf(metadata)).toBe(true);
+});
+
+it("job name: long names of two objects stay different, and jobs take them", () => {
+  expect(jobNameOf(metadata)).toBe("b.a");
+  const long = { ...metadata, name: "a".repeat(253) };
+  const other = { ...long, uid: metadata.uid.replace("0", "1") };
+  expect(jobNameOf(other)).not.toBe(jobNameOf(long));
+  expect(submitJobRequest.safeParse({ name: jobNameOf(long), command: "true" }).success).toBe(true);
 });

@@ -12,7 +12,7 @@ import {
 import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
-import { jobIdOf } from "./job-id.ts";
+import { jobIdOf, jobNameOf } from "./job-id.ts";
 import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-status.ts";
 import type { KueueAdmission, KueueAnswer } from "./kueue-admission.ts";
 
@@ -117,13 +117,12 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
     api: Resources<TrainingJobObject>["api"],
   ): Promise<Job | number> {
     const { suspend: _, ttl_seconds_after_finished: __, ...spec } = object.spec;
-    const { namespace, name, uid } = object.metadata;
-    const labels = { ...spec.labels, [UID_LABEL]: uid };
+    const labels = { ...spec.labels, [UID_LABEL]: object.metadata.uid };
     try {
       await this.#heddle.jobs.create({
         ...spec,
         id,
-        name: spec.name ?? `${namespace}.${name}`.slice(0, 128),
+        name: spec.name ?? jobNameOf(object.metadata),
         labels,
       });
     } catch (error) {

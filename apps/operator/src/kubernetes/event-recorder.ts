@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import type { Log } from "@heddle/observability/logger";
 import { CoreV1Api, type KubeConfig } from "@kubernetes/client-node";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
+import { OPERATOR } from "./resource-api.ts";
 
 const MAX_MESSAGE = 1_000;
-const COMPONENT = "heddle-operator";
 
 /** Writes Kubernetes' events, which `kubectl describe` shows. Without them nothing else fails. */
 export class EventRecorder {
@@ -34,8 +34,8 @@ export class EventRecorder {
       type,
       reason,
       message: text,
-      source: { component: COMPONENT },
-      reportingComponent: COMPONENT,
+      source: { component: OPERATOR },
+      reportingComponent: OPERATOR,
       firstTimestamp: now,
       lastTimestamp: now,
       count: 1,

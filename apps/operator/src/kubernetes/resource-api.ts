@@ -9,6 +9,8 @@ import {
 } from "@kubernetes/client-node";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
 
+/** Whose changes and events these are, as a conflict of `kubectl apply --server-side` names it. */
+export const OPERATOR = "heddle-operator";
 const PAGE = 500;
 /** The server ends a watch after this time: the client breaks one that was quiet for 30 s off, as if lost. */
 const WATCH_SECONDS = 25;
@@ -102,7 +104,7 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
   async create(kind: string, object: NewObject): Promise<R | undefined> {
     const { namespace } = object.metadata;
     const apiVersion = `${RESOURCE_GROUP}/${RESOURCE_VERSION}`;
-    const target = { ...this.#kind, namespace, body: { apiVersion, kind, ...object } };
+    const target = { ...this.#changed, namespace, body: { apiVersion, kind, ...object } };
     return unless(409, this.#objects.createNamespacedCustomObject(target));
   }
 
@@ -113,7 +115,7 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
   ): Promise<R> {
     const { namespace, name, resourceVersion } = object.metadata;
     const body = { ...change, metadata: { ...change.metadata, resourceVersion } };
-    const target = { ...this.#kind, namespace, name, body };
+    const target = { ...this.#changed, namespace, name, body };
     return this.#objects.patchNamespacedCustomObject(target, MERGE);
   }
 
@@ -121,7 +123,7 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
   async patchStatus(object: R, status: object): Promise<R> {
     const { namespace, name, resourceVersion } = object.metadata;
     const body = { metadata: { resourceVersion }, status };
-    const target = { ...this.#kind, namespace, name, body };
+    const target = { ...this.#changed, namespace, name, body };
     return this.#objects.patchNamespacedCustomObjectStatus(target, MERGE);
   }
 
@@ -134,6 +136,10 @@ export class ResourceApi<R extends CustomResource<unknown, ResourceStatus>> {
 
   get #kind() {
     return { group: RESOURCE_GROUP, version: RESOURCE_VERSION, plural: this.plural };
+  }
+
+  get #changed() {
+    return { ...this.#kind, fieldManager: OPERATOR };
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Heddle } from "@heddle/client/heddle";
 import type { Model, ModelSpec } from "@heddle/contracts/api/models";
 import { INFERENCE_MODEL } from "@heddle/contracts/kubernetes/custom-resources";
+import { RESOURCE_GROUP } from "@heddle/contracts/kubernetes/resource-kind";
 import {
   addFinalizer,
   hasFinalizer,
@@ -14,6 +15,7 @@ import { mergedParts, partsOfModel, partsOfSpec, partsText, specPatch } from "./
 import { type InferenceModelObject, statusOfModel } from "./model-status.ts";
 
 const CONDITIONS = ["Accepted", "Ready"];
+const MODEL_LABEL = `${RESOURCE_GROUP}/inference-model`;
 
 /** InferenceModels are models of the cluster, under the id of their spec. */
 export class InferenceModels implements Reconciler<InferenceModelObject> {
@@ -64,7 +66,9 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     }
     try {
       const { model, current } = await this.#follow(owned, id, resources);
-      await this.#statuses.show(api, current, statusOfModel(model), object.status?.phase);
+      const selector = `${MODEL_LABEL}=${object.metadata.uid}`;
+      const status = { ...statusOfModel(model), selector };
+      await this.#statuses.show(api, current, status, object.status?.phase);
       return undefined;
     } catch (error) {
       if (!isRefusedRequest(error)) throw error;

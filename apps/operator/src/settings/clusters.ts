@@ -11,7 +11,7 @@ import {
   PatchStrategy,
   setHeaderOptions,
 } from "@kubernetes/client-node";
-import { unless } from "../kubernetes/resource-api.ts";
+import { OPERATOR, unless } from "../kubernetes/resource-api.ts";
 import { removeSurplusMasters } from "./masters-set.ts";
 import type { ClusterThing, SettingsKind } from "./settings-kind.ts";
 
@@ -50,7 +50,8 @@ export function clusterKind(
         // New masters have pods before they are members, others leave the group before their pods go.
         await removeSurplusMasters(heddle, name, masters, log);
         const body = { spec: { replicas: masters } };
-        await sets.patchNamespacedStatefulSetScale({ name, namespace, body }, MERGE);
+        const target = { name, namespace, body, fieldManager: OPERATOR };
+        await sets.patchNamespacedStatefulSetScale(target, MERGE);
         log.info({ name, masters }, "the number of masters was set");
       }
       return get();

@@ -47,6 +47,8 @@ export const TRAINING_JOB: ResourceKind = {
   kind: "TrainingJob",
   plural: "trainingjobs",
   shortNames: ["tj"],
+  description:
+    "A job of the Heddle cluster: it is submitted once, and cancelled when the object is deleted.",
   spec: trainingJobSpec,
   fixed: ["name", "project", "queue", "algorithm", "container_image", "tasks", "working_directory"],
   rules: [
@@ -94,6 +96,7 @@ export const INFERENCE_MODEL: ResourceKind = {
   kind: "InferenceModel",
   plural: "inferencemodels",
   shortNames: ["im"],
+  description: "A model that the Heddle cluster serves while the object exists.",
   spec: inferenceModelSpec,
   fixed: ["id"],
   rules: [
@@ -113,6 +116,10 @@ export const INFERENCE_MODEL: ResourceKind = {
   status: {
     ...COMMON_STATUS,
     modelId: { type: "string", description: "The id for calls." },
+    selector: {
+      type: "string",
+      description: "HorizontalPodAutoscalers ask for one; no Pod has the label.",
+    },
     replicas: whole,
     readyReplicas: whole,
     wanted: text,
@@ -126,5 +133,9 @@ export const INFERENCE_MODEL: ResourceKind = {
     ["Reason", "string", ".status.reason"],
     AGE,
   ],
-  scale: { specReplicasPath: ".spec.replicas", statusReplicasPath: ".status.replicas" },
+  scale: {
+    specReplicasPath: ".spec.replicas",
+    statusReplicasPath: ".status.replicas",
+    labelSelectorPath: ".status.selector",
+  },
 };

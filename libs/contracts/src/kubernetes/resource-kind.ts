@@ -57,6 +57,8 @@ export interface ResourceKind {
   readonly kind: string;
   readonly plural: string;
   readonly shortNames: readonly string[];
+  /** For `kubectl explain`. */
+  readonly description: string;
   readonly spec: z.ZodType;
   readonly rules: readonly Rule[];
   /** Fields that never change, by their names in the spec. */
@@ -70,7 +72,7 @@ export const AGE = ["Age", "date", ".metadata.creationTimestamp"] as const;
 
 /** The CustomResourceDefinition of a kind. */
 export function definitionOf(resource: ResourceKind): SchemaNode {
-  const { kind, plural, shortNames, scale } = resource;
+  const { kind, plural, shortNames, description, scale } = resource;
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
@@ -101,6 +103,7 @@ export function definitionOf(resource: ResourceKind): SchemaNode {
           schema: {
             openAPIV3Schema: {
               type: "object",
+              description,
               required: ["spec"],
               properties: {
                 apiVersion: text,

@@ -53,6 +53,7 @@ export const QUEUE: ResourceKind = {
   kind: "Queue",
   plural: "queues",
   shortNames: ["hq"],
+  description: "A queue of the Heddle cluster's jobs; it stays when the object is deleted.",
   spec: queueSpec,
   fixed: ["name"],
   rules: [],
@@ -71,6 +72,8 @@ export const PROJECT: ResourceKind = {
   kind: "Project",
   plural: "projects",
   shortNames: ["hp"],
+  description:
+    "A project of the Heddle cluster with its share and quota; it stays when the object is deleted.",
   spec: projectSpec,
   fixed: ["name"],
   rules: [],
@@ -97,6 +100,7 @@ export const WORKER: ResourceKind = {
   kind: "Worker",
   plural: "workers",
   shortNames: ["hw"],
+  description: "A node of the Heddle cluster; the operator makes one for each.",
   spec: workerSpec,
   fixed: ["name"],
   rules: [],
@@ -129,6 +133,7 @@ export const HEDDLE_CLUSTER: ResourceKind = {
   kind: "HeddleCluster",
   plural: "heddleclusters",
   shortNames: ["hc"],
+  description: "The Heddle cluster of the release; the operator makes it.",
   spec: clusterSpec,
   fixed: [],
   rules: [
