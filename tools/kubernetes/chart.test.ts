@@ -6,16 +6,21 @@ import { join } from "node:path";
 import { healthOperations } from "@heddle/contracts/api/health";
 import { describe, expect, it } from "vitest";
 import { parseAllDocuments } from "yaml";
-import { CHART, helm, kubeTool, NO_HELM } from "./kube-tools.ts";
+import { CHART, helm, helmBy, kubeTool, NO_HELM } from "./kube-tools.ts";
 import { type Manifest, manifestFaults } from "./manifest-faults.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const VALUES = readdirSync(join(CHART, "ci")).map((name) => join(CHART, "ci", name));
 const isMissing = kubeTool("helm") === undefined;
 if (isMissing) console.log(`tests of the chart are skipped: ${NO_HELM}`);
+const isHelm3Missing = kubeTool("helm3") === undefined;
+if (isHelm3Missing) console.log("helm3 is not here: npm run kube:tools");
 
 function render(release: string, ...args: readonly string[]): Manifest[] {
-  const text = helm("template", release, CHART, "--namespace", "models", ...args);
+  return objectsOf(helm("template", release, CHART, "--namespace", "models", ...args));
+}
+
+function objectsOf(text: string): Manifest[] {
   return parseAllDocuments(text).flatMap((document) => {
     expect(document.errors).toEqual([]);
     return document.toJS() === null ? [] : [document.toJS() as Manifest];
@@ -42,15 +47,26 @@ function containersOf(manifest: Manifest): Container[] {
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
 }
 
+const SETS: readonly { readonly args: readonly string[] }[] = [
+  { args: [] },
+  ...VALUES.map((file) => ({ args: ["--values", file] })),
+];
+
 describe.skipIf(isMissing)("the chart", () => {
-  it.each([{ args: [] }, ...VALUES.map((file) => ({ args: ["--values", file] }))])(
-    "chart: is linted strictly and rendered twice alike with %o",
+  it.each(SETS)("chart: is linted strictly and rendered twice alike with %o", ({ args }) => {
+    helm("lint", "--strict", CHART, ...args);
+    const [first, second] = [render("a", ...args), render("a", ...args)];
+    expect(first).toEqual(second);
+    expect(first.length).toBeGreaterThan(5);
+    expect(first.flatMap((manifest) => manifestFaults(manifest) ?? [])).toEqual([]);
+  });
+
+  it.skipIf(isHelm3Missing).each(SETS)(
+    "chart: Helm 3 finds no fault and renders the same objects with %o",
     ({ args }) => {
-      helm("lint", "--strict", CHART, ...args);
-      const [first, second] = [render("a", ...args), render("a", ...args)];
-      expect(first).toEqual(second);
-      expect(first.length).toBeGreaterThan(5);
-      expect(first.flatMap((manifest) => manifestFaults(manifest) ?? [])).toEqual([]);
+      helmBy("helm3", ["lint", "--strict", CHART, ...args]);
+      const template = ["template", "a", CHART, "--namespace", "models", ...args];
+      expect(objectsOf(helmBy("helm3", template))).toEqual(render("a", ...args));
     },
   );
 
@@ -100,6 +116,38 @@ describe.skipIf(isMissing)("the chart", () => {
     expect(first.filter((name) => second.includes(name))).toEqual([]);
   });
 
+  it("chart: names are such that Kubernetes takes them, whatever the release's", () => {
+    const more = ["--set", "fullnameOverride=,parameterServer.replicas=1"];
+    const named = (release: string, kinds: RegExp) =>
+      VALUES.flatMap((file) => render(release, "--values", file, ...more))
+        .filter(({ kind }) => kinds.test(kind))
+        .map(({ metadata }) => metadata.name);
+    const longest = (kinds: RegExp) =>
+      Math.max(...named("r".repeat(53), kinds).map((name) => name.length));
+    // The label of a StatefulSet's revision is its name and 11 characters.
+    expect(longest(/^StatefulSet$/)).toBeLessThanOrEqual(52);
+    expect(longest(/^(Service|Deployment|Job|DaemonSet|Pod)$/)).toBeLessThanOrEqual(63);
+    for (const name of named("a.b", /^Service$/)) expect(name).toMatch(/^a-b-heddle[a-z-]*$/);
+  });
+
+  it("chart: pods that read a file only at their start follow its changes", () => {
+    const file = (name: string) => ["--values", join(CHART, "ci", name)];
+    const template = (part: string, ...args: readonly string[]) =>
+      render("a", ...args).find(({ kind, metadata }) => {
+        return /^(Deployment|StatefulSet)$/.test(kind) && metadata.name === `a-heddle-${part}`;
+      });
+    const operator = (...args: readonly string[]) =>
+      template("operator", ...file("autoscaling.yaml"), ...args);
+    expect(operator()).toMatchObject({ kind: "Deployment" });
+    expect(operator("--set", "operator.pendingPods.nodeSelector.pool=b")).not.toEqual(operator());
+    const worker = (...args: readonly string[]) =>
+      template("worker", ...file("task-pods.yaml"), ...args);
+    const profile = (value: string) => ["--set", `worker.pods.profiles.${value}`];
+    expect(worker()).toMatchObject({ kind: "StatefulSet" });
+    expect(worker(...profile("writer.spec.serviceAccountName=a"))).not.toEqual(worker());
+    expect(worker(...profile("reader.spec.serviceAccountName=a"))).toEqual(worker());
+  });
+
   it("chart: programs get only flags that they have, and probes paths that exist", () => {
     const containers = VALUES.flatMap((file) => render("heddle", "--values", file)).flatMap(
       containersOf,
@@ -107,7 +155,7 @@ describe.skipIf(isMissing)("the chart", () => {
     const programs = new Set(containers.map(({ args }) => args[0] ?? ""));
     expect(programs).toContain("heddle-parameter-server");
     for (const program of programs) {
-      if (program === "heddle") continue; // Its flags belong to its commands.
+      if (!program.startsWith("heddle-")) continue; // The flags of heddle belong to its commands.
       const app = program.replace("heddle-", "");
       const main = join(ROOT, "packaged/apps", app, "dist/main.js");
       const help = execFileSync(process.execPath, [main, "--help"], { encoding: "utf8" });
@@ -144,6 +192,15 @@ describe.skipIf(isMissing)("the chart", () => {
     ["worker.kind=Deployment", /worker[./]kind/],
     ["image.digest=sha256:12", /image[./]digest/],
     ["ingress.enabled=true", /ingress[./]host/],
+    ["httpRoute.enabled=true", /httpRoute[./]parentRefs/],
+    [
+      "operator.externalMetrics.enabled=true,operator.enabled=false",
+      /operator.externalMetrics needs operator.enabled/,
+    ],
+    [
+      "worker.gpu.resourceName=nvidia.com/gpu,worker.gpu.resourceClaimTemplateName=one",
+      /worker.gpu.resourceName and worker.gpu.resourceClaimTemplateName exclude each other/,
+    ],
     [
       "worker.autoscaling.enabled=true,worker.autoscaling.minReplicas=0,operator.externalMetrics.enabled=true",
       /minReplicas of a HorizontalPodAutoscaler is 1 or more/,

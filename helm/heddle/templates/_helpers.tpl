@@ -2,18 +2,11 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* The base of all names. 40 characters leave room for what is appended. */ -}}
+{{- /* The base of all names. 35 characters and "-parameter-server" are 52, the most that a StatefulSet's name may have. */ -}}
 {{- define "heddle.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
 {{- $name := include "heddle.name" . -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
-{{- end -}}
-{{- end -}}
+{{- $own := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- .Values.fullnameOverride | default $own | replace "." "-" | trunc 35 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- /* Of dict root, part: labels that never change. */ -}}
@@ -125,14 +118,14 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end -}}
 
-{{- /* Of dict root, part, values: what every pod's metadata has. */ -}}
+{{- /* Of dict root, part, values, annotations (optional): what every pod's metadata has. */ -}}
 {{- define "heddle.podMetadata" -}}
 labels:
   {{- include "heddle.selector" . | nindent 2 }}
   {{- with .root.Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with merge (dict) .values.podAnnotations .root.Values.podAnnotations }}
+{{- with merge (dict) (.annotations | default dict) .values.podAnnotations .root.Values.podAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
