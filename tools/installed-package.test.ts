@@ -8,6 +8,7 @@ import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { DrivenProcess } from "../apps/cli/src/testing/driven-process.ts";
+import { HostNetwork, whyNoNetworks } from "../apps/master/test/faults/network.ts";
 import { Runbook } from "../apps/master/test/runbook.ts";
 import { EXTERNAL } from "./bundle.mjs";
 
@@ -84,9 +85,34 @@ async function found<T>(poll: () => T | null | Promise<T | null>): Promise<T> {
   }
 }
 
-async function get(env: NodeJS.ProcessEnv, path: string): Promise<string> {
-  const headers = { authorization: `Bearer ${env["HEDDLE_API_KEY"]}` };
-  return (await fetch(`${env["HEDDLE_ENDPOINT"]}${path}`, { headers })).text();
+const whyOnLoopback = whyNoNetworks();
+if (whyOnLoopback !== undefined)
+  console.log(`machines are addresses of loopback: ${whyOnLoopback}`);
+
+/** Machines by number, each a network namespace, or an address of loopback where those cannot be made. */
+class Machines {
+  readonly #network = whyOnLoopback === undefined ? new HostNetwork(["1", "2", "3"]) : undefined;
+  readonly #loopback = `127.${randomInt(1, 255)}.${randomInt(1, 255)}`;
+
+  address(number: number): string {
+    return this.#network?.address(`${number}`) ?? `${this.#loopback}.${number}`;
+  }
+
+  /** The prefix of a command line that runs there. */
+  place(number: number): readonly string[] {
+    return this.#network?.wrap(`${number}`) ?? [];
+  }
+
+  /** The HTTP API is at each machine's own 127.0.0.1, as the page says; on one loopback at the address. */
+  httpSettings(number: number): NodeJS.ProcessEnv {
+    if (this.#network) return { HEDDLE_ENDPOINT: "http://127.0.0.1:8080" };
+    const endpoint = `http://${this.address(1)}:8080`;
+    return { HEDDLE_HTTP_HOST: this.address(number), HEDDLE_ENDPOINT: endpoint };
+  }
+
+  close(): void {
+    this.#network?.close();
+  }
 }
 
 describe.skipIf(process.platform === "win32")("the installed package", () => {
@@ -109,50 +135,54 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
 
   it("several machines: the page's commands run as they stand", async (t) => {
     t.skip(noRegistry !== undefined, noRegistry);
-    const machines = `127.${randomInt(1, 255)}.${randomInt(1, 255)}`;
+    const machines = new Machines();
+    const [first, second, third] = [1, 2, 3].map((number) => machines.place(number));
     const data = mkdtempSync(join(folder, "data-"));
     const page = new Runbook("guide/several-machines", folder, {
       ...ENV,
-      MACHINE_1: `${machines}.1`,
-      MACHINE_2: `${machines}.2`,
-      MACHINE_3: `${machines}.3`,
+      MACHINE_1: machines.address(1),
+      MACHINE_2: machines.address(2),
+      MACHINE_3: machines.address(3),
       DATA: data,
       PROFILE: "tiny",
       HEDDLE_WAL_SEGMENT_MIB: "1",
       HEDDLE_DRAIN_MS: "100",
       HOME: folder,
-      HEDDLE_HTTP_HOST: `${machines}.1`,
-      HEDDLE_ENDPOINT: `http://${machines}.1:8080`,
+      ...machines.httpSettings(1),
     });
     const others: DrivenProcess[] = [];
     try {
-      expect((await page.run()).output).toMatch(/^\d+\.\d+\.\d+$/m);
-      const { output: printed } = await page.start();
+      expect((await page.run(first)).output).toMatch(/^\d+\.\d+\.\d+$/m);
+      const { output: printed } = await page.start(first);
       const [, key = ""] = await found(() => /shown once: (\S+)/.exec(printed.text));
       page.env["HEDDLE_API_KEY"] = key;
-      expect((await page.run()).output).toContain("master-1");
-      await page.run();
-      await page.start();
-      await found(async () => /"worker-1"/.exec(await get(page.env, "/api/v1/workers")));
-      expect((await page.run()).output).toContain("worker-1");
-      await page.run();
+      expect((await page.run(first)).output).toContain("master-1");
+      await page.run(first);
+      await page.start(second);
+      const [program = "", ...list] = [...(first ?? []), "heddle", "workers", "list"];
+      const workers = async () => (await run(program, list, { env: page.env })).stdout;
+      await found(async () => /worker-1 +ready/.exec(await workers()));
+      expect((await page.run(first)).output).toContain("worker-1");
+      await page.run(first);
       const enrollKey = readFileSync(join(data, "enroll-key"), "utf8");
       expect(enrollKey).toMatch(/^hdlj_[0-9a-f]{64}::hdl_live_\w+\n$/);
-      await page.run();
-      await page.start();
-      expect((await page.run()).output).toContain("FamilyA-1-2B is pulled");
-      expect((await page.run()).output).toMatch(/tokens in/);
-      const { output } = await page.run();
+      await page.run(first);
+      await page.start(third);
+      expect((await page.run(first)).output).toContain("FamilyA-1-2B is pulled");
+      expect((await page.run(first)).output).toMatch(/tokens in/);
+      const { output } = await page.run(first);
       const command = output.split("\n").find((line) => line.startsWith("heddle-master")) ?? "";
-      const env = { ...page.env, HEDDLE_HTTP_HOST: `${machines}.2` };
-      const second = new DrivenProcess(["bash", "-c", `exec ${command}`], env);
-      others.push(second);
-      await second.printed(/"msg":"ready"/);
+      const [shell = "", ...args] = [...(second ?? []), "bash", "-c", `exec ${command}`];
+      const env = { ...page.env, ...machines.httpSettings(2) };
+      const other = new DrivenProcess([shell, ...args], env);
+      others.push(other);
+      await other.printed(/"msg":"ready"/);
       page.end();
     } finally {
       for (const { child } of others) child.kill("SIGTERM");
       await Promise.all(others.map((other) => other.end()));
       await page.close();
+      machines.close();
     }
   });
 });

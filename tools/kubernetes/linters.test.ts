@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { installedProgram } from "./kube-tools.ts";
+import { kubeTool } from "./kube-tools.ts";
 
 const ROOT = join(import.meta.dirname, "..", "..");
 const files = execFileSync("git", ["ls-files", "-z"], { cwd: ROOT, encoding: "utf8" })
@@ -38,19 +38,20 @@ const LINTERS = [
   { program: "dclint", args: ["--quiet"], wanted: ["docker-compose.yml"] },
 ];
 for (const { program } of LINTERS) {
-  if (!installedProgram(program)) console.log(`${program} is not here: its files are not linted`);
+  if (!kubeTool(program)) console.log(`${program} is not here: its files are not linted`);
 }
 
 it.each(LINTERS)("linters: $program has something to check", ({ wanted }) => {
   expect(wanted.length).toBeGreaterThan(0);
 });
 
-it.each(LINTERS.filter(({ program }) => installedProgram(program)))(
+it.each(LINTERS.filter(({ program }) => kubeTool(program)))(
   "linters: $program finds no fault",
   ({ program, args, wanted }) => {
     let found = "";
     try {
-      execFileSync(program, [...args, ...wanted], { cwd: ROOT, encoding: "utf8", stdio: "pipe" });
+      const options = { cwd: ROOT, encoding: "utf8", stdio: "pipe" } as const;
+      execFileSync(kubeTool(program) ?? program, [...args, ...wanted], options);
     } catch (error) {
       const { stdout, stderr } = error as { stdout: string; stderr: string };
       found = `${stdout}${stderr}` || String(error);

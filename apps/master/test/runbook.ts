@@ -44,10 +44,13 @@ export class Runbook {
     this.env = { HOME: folder, NODE_COMPILE_CACHE, ...env, PATH: path };
   }
 
-  /** Runs the next block, which must exit with the code that the page promises. */
-  async run(): Promise<RunbookStepResult> {
+  /**
+   * Runs the next block, which must exit with the code that the page promises. `place` is a prefix of its command
+   * line, as `ip netns exec NAME`.
+   */
+  async run(place: readonly string[] = []): Promise<RunbookStepResult> {
     const { text, exit: code } = this.#next("run");
-    const child = this.#spawn(text);
+    const child = this.#spawn(text, place);
     const output = collect(child);
     const [ended] = (await once(child, "close")) as [number | null];
     if (ended !== code) throw new Error(`${text}\nended with ${ended}:\n${output.text}`);
@@ -55,9 +58,9 @@ export class Runbook {
   }
 
   /** Starts the next block and resolves when it is ready. */
-  async start(): Promise<Background> {
+  async start(place: readonly string[] = []): Promise<Background> {
     const { text } = this.#next("background");
-    const child = this.#spawn(`exec ${text}`);
+    const child = this.#spawn(`exec ${text}`, place);
     const output = collect(child);
     const ended = once(child, "close");
     for (;;) {
@@ -92,9 +95,10 @@ export class Runbook {
     throw new Error(`the next step of ${this.#page} is not to ${kind}: ${step?.text}`);
   }
 
-  #spawn(text: string): ChildProcess {
+  #spawn(text: string, place: readonly string[]): ChildProcess {
     const options = { cwd: this.#folder, env: this.env };
-    const child = spawn("bash", ["-euo", "pipefail", "-c", text], options);
+    const [program = "", ...args] = [...place, "bash", "-euo", "pipefail", "-c", text];
+    const child = spawn(program, args, options);
     this.#children.add(child);
     return child;
   }
