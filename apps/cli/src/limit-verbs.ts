@@ -15,15 +15,20 @@ export function addLimits(program: Command, lazy: Lazy): void {
   subject(limits.command("get").description("show the limits of a key, project or model"))
     .option("--project <name>", OF_PROJECT)
     .action(lazy(async () => (await import("./commands/limits.ts")).getLimits));
-  subject(limits.command("set").description("replace the limits; unset options remove theirs"))
-    .option("--project <name>", OF_PROJECT)
-    .option("--requests-per-minute <n>", "maximum requests in a minute")
-    .option("--tokens-per-minute <n>", "maximum tokens in a minute, input and output")
-    .option("--concurrency <n>", "maximum calls at once")
-    .option("--budget <amount/period>", "maximum spend, for example 100/month, 5/day, 20/total")
+  const set = limits.command("set").description("replace the limits; unset options remove theirs");
+  limitFlags(subject(set).option("--project <name>", OF_PROJECT))
     .option("--input-price <amount>", "of a model: price of a million input tokens")
     .option("--output-price <amount>", "of a model: price of a million output tokens")
     .action(lazy(async () => (await import("./commands/limits.ts")).setLimitsCommand));
+}
+
+/** Adds the options of the limits that a key may have too. */
+export function limitFlags(command: Command): Command {
+  return command
+    .option("--requests-per-minute <n>", "maximum requests in a minute")
+    .option("--tokens-per-minute <n>", "maximum tokens in a minute, input and output")
+    .option("--concurrency <n>", "maximum calls at once")
+    .option("--budget <amount/period>", "maximum spend, for example 100/month, 5/day, 20/total");
 }
 
 /** Adds `heddle usage`. */

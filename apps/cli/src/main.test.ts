@@ -164,7 +164,7 @@ describe("command line", () => {
     expect(calls.at(-1)).toEqual({
       method: "POST",
       url: "/api/v1/keys",
-      body: { name: "ci", scopes: ["jobs:read", "jobs:create"] },
+      body: { name: "ci", scopes: ["jobs:read", "jobs:create"], limits: {} },
     });
     expect(made.stderr).toContain(
       "no model `later` is registered; the key can call it after its registration",
@@ -172,6 +172,41 @@ describe("command line", () => {
     expect((await heddle(["keys", "list", "-o", "name"])).stdout).toBe("abcdefgh\n");
     expect(await heddle(["keys", "revoke", "abcdefgh"])).toMatchObject({ code: 0, stdout: "" });
     expect(calls.at(-1)).toMatchObject({ method: "DELETE", url: "/api/v1/keys/abcdefgh" });
+  });
+
+  it("keys create: has an expiry and every limit; a wrong one is named", async () => {
+    const limits = ["--requests-per-minute", "60", "--tokens-per-minute", "5000"];
+    const spend = ["--concurrency", "4", "--budget", "20/month", "--expires", "30d"];
+    const beganMs = Date.now();
+    expect(await heddle(["keys", "create", "ci", ...limits, ...spend])).toMatchObject({ code: 0 });
+    const { expires_at, ...body } = calls.at(-1)!.body as { expires_at: string };
+    expect(body).toEqual({
+      name: "ci",
+      limits: {
+        requests_per_minute: 60,
+        tokens_per_minute: 5_000,
+        concurrency: 4,
+        budget: { amount: 20, period: "month" },
+      },
+    });
+    const days = (Date.parse(expires_at) - beganMs) / 86_400_000;
+    expect(days).toBeGreaterThanOrEqual(30);
+    expect(days).toBeLessThan(30.01);
+    await heddle(["keys", "create", "ci", "--expires", "2099-01-31T00:00:00+01:00"]);
+    expect(calls.at(-1)?.body).toMatchObject({ expires_at: "2099-01-30T23:00:00.000Z" });
+    const before = calls.length;
+    for (const [flag, value] of [
+      ["--expires", "2027-01-31"],
+      ["--expires", "soon"],
+      ["--expires", "999999999d"],
+      ["--budget", "20"],
+      ["--concurrency", "many"],
+    ] as const) {
+      const { code, stderr } = await heddle(["keys", "create", "ci", flag, value]);
+      expect(code).toBe(2);
+      expect(stderr).toContain(`${flag} "${value}": give `);
+    }
+    expect(calls).toHaveLength(before);
   });
 
   // holds: start-bad-options

@@ -7,7 +7,7 @@ import { addConfig } from "./config/config-verbs.ts";
 import { addEvents, addWebhooks } from "./event-verbs.ts";
 import { addBatches, addFiles } from "./file-verbs.ts";
 import { addJobs } from "./job-verbs.ts";
-import { addLimits, addUsage } from "./limit-verbs.ts";
+import { addLimits, addUsage, limitFlags } from "./limit-verbs.ts";
 import { addPipelines } from "./pipelines/pipeline-verbs.ts";
 import { addPlugins } from "./plugin-verbs.ts";
 import { addSecrets } from "./secret-verbs.ts";
@@ -245,9 +245,7 @@ function addTop(program: Command, lazy: Lazy): void {
 
 function addKeys(program: Command, lazy: Lazy): void {
   const keys = program.command("keys").description("manage API keys");
-  keys
-    .command("create")
-    .description("create a key and print it; it is shown only once")
+  limitFlags(keys.command("create").description("create a key and print it; it is shown only once"))
     .argument("<name>", "name of the key")
     .option("--role <name>", "role of the key, in place of scopes")
     .option("--scopes <list>", "comma-separated scopes")
@@ -255,6 +253,7 @@ function addKeys(program: Command, lazy: Lazy): void {
     .option("--owner <name>", "user or service that answers for the key")
     .option("--service-account <name>", "service account that the key belongs to")
     .option("--models <list>", "comma-separated models that the key may call (default: all)")
+    .option("--expires <time>", "when it ends: 12h, 30d, or a time as 2027-01-31T00:00:00Z")
     .option("--deterministic", "give equal answers to equal calls, unless a call says otherwise")
     .action(lazy(async () => (await import("./commands/keys.ts")).createKey));
   keys

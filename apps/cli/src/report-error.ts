@@ -22,14 +22,22 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
-/** The command that lists the valid ids and names, by the noun of the command. */
-const LISTS: Readonly<Record<string, string>> = {
-  cluster: "heddle cluster members",
-  jobs: "heddle jobs list",
-  keys: "heddle keys list",
-  limits: "heddle limits list",
-  projects: "heddle projects list",
-};
+/** Nouns of commands that have a `list` of the valid ids and names. */
+const LISTED: ReadonlySet<string> = new Set([
+  "batches",
+  "files",
+  "jobs",
+  "keys",
+  "limits",
+  "pipelines",
+  "plugins",
+  "projects",
+  "roles",
+  "secrets",
+  "service-accounts",
+  "webhooks",
+  "workers",
+]);
 
 /**
  * Prints cause, remedy and request id to standard error; returns the exit code of the error. `noun`
@@ -61,8 +69,13 @@ function causeOf(error: Error): string {
 
 function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): string | undefined {
   // A message from elsewhere than the cluster says itself what is missing.
-  const list = error instanceof HeddleError && error.request_id ? LISTS[noun] : undefined;
-  if (code === "not_found") return list && `\`${list}\` lists the valid ones.`;
+  const isOfCluster = error instanceof HeddleError && error.request_id !== undefined;
+  if (code === "not_found") return isOfCluster ? listFix(noun) : undefined;
   // An `unavailable` that the cluster sent means that the cluster runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];
+}
+
+function listFix(noun: string): string | undefined {
+  if (noun === "cluster") return "`heddle cluster members` lists the valid ones.";
+  return LISTED.has(noun) ? `\`heddle ${noun} list\` lists the valid ones.` : undefined;
 }

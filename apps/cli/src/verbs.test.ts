@@ -244,7 +244,9 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
   });
 
   it("an unknown id: exits with 3, and names the command that lists the valid ones", async () => {
-    for (const words of ["jobs get", "keys revoke", "projects get", "cluster remove"]) {
+    const gets = ["jobs", "pipelines", "plugins", "projects", "roles", "secrets", "workers"];
+    const others = ["keys revoke", "files delete", "webhooks remove", "cluster remove"];
+    for (const words of [...gets.map(getting), ...others]) {
       const { code, stderr } = await heddle(words, ["x"], endpoint, "good");
       expect(code, words).toBe(3);
       const list = words.startsWith("cluster") ? "cluster members" : words.replace(/ .*/, " list");
@@ -260,6 +262,8 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
     });
   });
 });
+
+const getting = (noun: string) => (noun === "plugins" ? "plugins inspect" : `${noun} get`);
 
 function descriptionOf(part: Pick<Command, "description"> | { readonly description: string }) {
   return typeof part.description === "function" ? part.description() : part.description;

@@ -1,10 +1,10 @@
-import { AppError } from "@heddle/base/errors";
 import type { KeySpec } from "@heddle/contracts/api/keys";
 import type { Command } from "commander";
 import { wordsOf } from "../comma-list.ts";
 import { commandContext } from "../command-context.ts";
 import { type Connection, dataDirectory, readCredentials } from "../connection.ts";
 import { fieldsOf, type JsonFields, textOf } from "../http/json-fields.ts";
+import { momentOf, secondsOf } from "../number-flags.ts";
 import {
   type Column,
   isRecordFormat,
@@ -13,6 +13,7 @@ import {
   printRows,
 } from "../output/rows.ts";
 import { DataDirectory } from "../up/data-directory.ts";
+import { type LimitFlags, limitsOf } from "./limits.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
@@ -38,11 +39,11 @@ export async function listKeys(command: Command): Promise<number> {
   return 0;
 }
 
-type KeyFlags = Partial<
-  Record<"scopes" | "models" | "role" | "project" | "owner" | "serviceAccount", string>
-> & {
-  readonly deterministic?: true;
-};
+type KeyFlags = LimitFlags &
+  Partial<Record<"scopes" | "models" | "role" | "project" | "owner" | "serviceAccount", string>> & {
+    readonly expires?: string;
+    readonly deterministic?: true;
+  };
 
 /** `heddle keys create <name>`: prints the key alone on standard output, for `$(...)`. */
 export async function createKey(command: Command): Promise<number> {
@@ -57,6 +58,8 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.owner ? { owner: flags.owner } : {}),
     ...(flags.serviceAccount ? { service_account: flags.serviceAccount } : {}),
     ...(flags.deterministic ? { deterministic: true } : {}),
+    ...(flags.expires ? { expires_at: momentOf("--expires", flags.expires) } : {}),
+    limits: limitsOf(flags),
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {
@@ -78,7 +81,7 @@ export async function rotateKey(command: Command): Promise<number> {
   const { heddle, connection, data, format, messages } = commandContext(command);
   const id = command.args[0] ?? "";
   const { overlap } = command.opts<{ overlap?: string }>();
-  const body = overlap === undefined ? {} : { overlap_seconds: seconds(overlap) };
+  const body = overlap === undefined ? {} : { overlap_seconds: secondsOf("--overlap", overlap) };
   const key = fieldsOf(await heddle.keys.rotate(id, body));
   const keptIn = keepInstead(connection, id, textOf(key["key"]));
   if (keptIn) messages.write(`${keptIn} stores the new key, also for \`heddle up\`\n`);
@@ -101,16 +104,6 @@ function keepInstead(connection: Connection, id: string, apiKey: string): string
   }
   new DataDirectory(path).replaceKey({ ...kept, apiKey });
   return path;
-}
-
-const UNIT_S = { s: 1, m: 60, h: 3_600, d: 86_400 } as const;
-
-/** `90`, `90s`, `15m`, `24h` or `7d` as seconds. */
-function seconds(text: string): number {
-  const [, amount, unit = "s"] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
-  if (amount !== undefined) return Number(amount) * UNIT_S[unit as keyof typeof UNIT_S];
-  const message = `--overlap "${text}": give a whole number of s, m, h or d, for example 24h or 7d.`;
-  throw new AppError("invalid_value", message);
 }
 
 /** `heddle keys revoke <id>`. */

@@ -41,24 +41,38 @@ export async function setLimitsCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const [kind = "", name = ""] = command.args;
   const { project, ...flags } = command.opts<Record<string, string | undefined>>();
-  const settings = settingsOf(flags);
+  const settings = { ...limitsOf(flags), prices: pricesOf(flags) };
   const limited = await heddle.limits.set(kind as LimitedKind, name, settings, { project });
   printRow(limited, COLUMNS, format, data);
   return 0;
 }
 
-function settingsOf(flags: Record<string, string | undefined>): LimitSettings {
+/** The flags of `limitFlags`. */
+export type LimitFlags = Partial<
+  Record<"requestsPerMinute" | "tokensPerMinute" | "concurrency" | "budget", string>
+>;
+
+/** The limits that flags give, without prices. */
+export function limitsOf({
+  requestsPerMinute,
+  tokensPerMinute,
+  concurrency,
+  budget,
+}: LimitFlags): Omit<LimitSettings, "prices"> {
   const whole = (flag: string, text: string | undefined) =>
     text === undefined ? undefined : wholeNumberOf(flag, text);
+  return {
+    requests_per_minute: whole("--requests-per-minute", requestsPerMinute),
+    tokens_per_minute: whole("--tokens-per-minute", tokensPerMinute),
+    concurrency: whole("--concurrency", concurrency),
+    budget: budget === undefined ? undefined : budgetOf(budget),
+  };
+}
+
+function pricesOf(flags: Record<string, string | undefined>): LimitSettings["prices"] {
   const input = amountOf(flags, "inputPrice");
   const output = amountOf(flags, "outputPrice");
-  return {
-    requests_per_minute: whole("--requests-per-minute", flags["requestsPerMinute"]),
-    tokens_per_minute: whole("--tokens-per-minute", flags["tokensPerMinute"]),
-    concurrency: whole("--concurrency", flags["concurrency"]),
-    budget: flags["budget"] === undefined ? undefined : budgetOf(flags["budget"]),
-    prices: input === undefined && output === undefined ? undefined : { input, output },
-  };
+  return input === undefined && output === undefined ? undefined : { input, output };
 }
 
 function budgetOf(text: string): { amount: number; period: BudgetPeriod } {
