@@ -16,6 +16,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundlePrograms, licensesOf } from "./bundle.mjs";
 import { bundleConsole, consoleInputs, SITE } from "./console.mjs";
+import { declarationsOf } from "./packages/declarations.mjs";
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 const TARGET = join(ROOT, "packaged");
@@ -24,7 +25,12 @@ const PROGRAM = /(^|\/)(main|[\w-]+-(main|thread)|engine-process|plugin-kit)\.js
 /** Programs of tests: a master and a worker with scripted parts. */
 const TEST_PROGRAMS = "{apps,libs}/*/test/scripted-{main,worker}.ts";
 const TEST_TARGET = join(ROOT, "node_modules/.cache/heddle-test-programs");
-const TOOLS = ["node_modules/.package-lock.json", "tools/programs.mjs", "tools/bundle.mjs"];
+const TOOLS = [
+  "node_modules/.package-lock.json",
+  "tools/programs.mjs",
+  "tools/bundle.mjs",
+  "tools/packages/declarations.mjs",
+];
 /** What was written, from what: nothing is written twice from the same. */
 const STAMP = ".stamp.json";
 /** The licenses of what is bundled, beside it. */
@@ -49,8 +55,13 @@ export async function writePrograms() {
     const { files, modules: bundled } = await bundlePrograms(ROOT, programs, TARGET);
     const manifests = packageFolders().map(manifestOf);
     const licenses = { path: LICENSES, code: licensesOf(bundled) };
-    return [...manifests, ...files, ...consoleFiles(), licenses];
+    return [...manifests, ...files, ...pluginKitTypes(), ...consoleFiles(), licenses];
   });
+}
+
+function pluginKitTypes() {
+  const texts = declarationsOf(ROOT, ["libs/plugin-kit/dist/plugin-kit.d.ts"]);
+  return [...texts].map(([path, code]) => ({ path, code }));
 }
 
 function consoleFiles() {

@@ -48,6 +48,7 @@ describe("a release", () => {
     expect(names).toEqual([
       `chart/heddle-${version}.tgz`,
       `heddle-${version}.tgz`,
+      `heddle-client-${version}.tgz`,
       `heddle-images-${version}.tgz`,
       "provenance.json",
       "sbom.cdx.json",

@@ -1,6 +1,6 @@
 /**
  * `npm run release -- [--out DIR] [--trial] [--sign-key FILE]`: all files of a release, without a network: the
- * package, the images' context, the chart, the list of what is in it, where it is from, and checksums.
+ * package, the client, the images' context, the chart, the list of what is in it, where it is from, and checksums.
  */
 import { execFileSync } from "node:child_process";
 import { createHash, createPrivateKey, type KeyObject, sign } from "node:crypto";
@@ -57,6 +57,7 @@ function main(): void {
   const work = mkdtempSync(join(tmpdir(), "heddle-release-"));
   try {
     run("npm", ["pack", "--silent", "--pack-destination", out]);
+    run("node", ["tools/packages/pack-client.ts", "--out", out]);
     packChart(join(work, "chart"), join(out, "chart", `heddle-${version}.tgz`));
     packContext(join(work, "images"), out, version);
   } finally {
