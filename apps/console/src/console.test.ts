@@ -129,11 +129,14 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await page.getByRole("link", { name: "Summary" }).click();
     await page.getByText(/^step \d/).waitFor();
     await page.getByRole("img", { name: "loss by step" }).waitFor();
+    const attempts = page.getByRole("table", { name: "Attempts" });
+    await attempts.getByRole("row", { name: /^1 .*running \d+ s/ }).waitFor();
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Keep it" }).click();
     await page.getByRole("button", { name: "Cancel job" }).click();
     await page.getByRole("button", { name: "Cancel the job" }).click();
     await title(page, /cancelled/);
+    await attempts.getByRole("row", { name: /^1 .*running .*, cancelled/ }).waitFor();
     await page.context().close();
     // A page that is opened after the job's end has its curve too.
     const later = await rig.signedIn(`/console/jobs/${id}`);
@@ -146,7 +149,10 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     const page = await rig.signedIn("/console/playground");
     await page.getByRole("button", { name: "Send" }).click();
     await page.getByText(/first token after .* tokens\/s/).waitFor();
-    await page.getByLabel("Most tokens").fill("4000");
+    const max = page.getByLabel("Max tokens");
+    await max.fill("");
+    await max.pressSequentially("4000");
+    expect(await max.inputValue()).toBe("4000");
     await page.getByLabel("System message").fill("Repeat.");
     const stopped = page.getByText(/^stopped|· stopped|stopped ·/);
     // The tiny model may end an answer before it can be stopped.

@@ -3,6 +3,7 @@ import type { LogEntry } from "@heddle/contracts/api/job-operations";
 import type { JobSummary } from "@heddle/contracts/api/job-replies";
 import type { JobState } from "@heddle/contracts/api/job-spec";
 import { describe, expect, it } from "vitest";
+import { attemptsOf } from "./attempts.ts";
 import { LogBuffer, linesWith } from "./log-buffer.ts";
 import { hasGap, mergeJobs } from "./merge-jobs.ts";
 
@@ -64,5 +65,46 @@ describe("the lines of a log", () => {
     buffer.add(Array.from({ length: 100_000 }, (_, index) => line(`line ${index}`)));
     expect(linesWith(buffer.lines, "line 9999")).toHaveLength(11);
     expect(performance.now() - began).toBeLessThan(20_000);
+  });
+});
+
+describe("the attempts of a job", () => {
+  const entered = (attempt: number, state: JobState, minute: number) =>
+    ({ ...event("a", state, minute), attempt }) as ClusterEvent;
+  const now = Date.parse(at(59));
+
+  it("attempts: each has its states, of which the last one lasts until now", () => {
+    const attempts = attemptsOf(
+      [
+        entered(0, "pending", 0),
+        entered(1, "scheduled", 2),
+        entered(1, "running", 3),
+        entered(1, "retrying", 9),
+        entered(2, "running", 10),
+      ],
+      now,
+    );
+    const minutes = ({ fromMs, untilMs }: { fromMs: number; untilMs: number }) =>
+      (untilMs - fromMs) / 60_000;
+    expect(
+      attempts.map(({ attempt, spans }) => [
+        attempt,
+        ...spans.map((span) => `${span.state} ${minutes(span)}`),
+      ]),
+    ).toEqual([
+      [0, "pending 2"],
+      [1, "scheduled 1", "running 6", "retrying 1"],
+      [2, "running 49"],
+    ]);
+  });
+
+  it("attempts: an end takes no time, and nothing is there without events", () => {
+    const [attempt] = attemptsOf([entered(1, "running", 3), entered(1, "failed", 5)], now);
+    expect(attempt?.spans.at(-1)).toEqual({
+      state: "failed",
+      fromMs: Date.parse(at(5)),
+      untilMs: Date.parse(at(5)),
+    });
+    expect(attemptsOf([], now)).toEqual([]);
   });
 });

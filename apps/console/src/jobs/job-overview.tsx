@@ -8,6 +8,7 @@ import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
 import { JobCurves } from "./job-curves.tsx";
 import { JobExplanationCard } from "./job-explanation.tsx";
+import { JobTimeline } from "./job-timeline.tsx";
 import { hasProgress, ReportedProgress } from "./reported-progress.tsx";
 
 const text = STRINGS.jobs;
@@ -19,6 +20,7 @@ export function JobOverview({ job }: { readonly job: Job }) {
       {job.explanation && <JobExplanationCard job={job} />}
       {job.failure && <Failure failure={job.failure} />}
       <JobCurves job={job} />
+      <JobTimeline id={job.id} />
       <Card title={text.facts}>
         <JobFacts job={job} />
       </Card>

@@ -1,6 +1,13 @@
 import type { Model } from "@heddle/contracts/api/models";
 import { useQuery } from "@tanstack/react-query";
-import { type FormEvent, type KeyboardEvent, useEffect, useRef, useState } from "react";
+import {
+  type ComponentProps,
+  type FormEvent,
+  type KeyboardEvent,
+  useEffect,
+  useRef,
+  useState,
+} from "react";
 import { modelsQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
@@ -225,28 +232,20 @@ function Settings({ models, settings, onChange }: SettingsOptions) {
           {options}
         </select>
       </label>
-      <label>
-        {text.temperature}
-        <input
-          type="number"
-          min={0}
-          max={2}
-          step={0.1}
-          value={settings.temperature}
-          onChange={({ target }) => onChange({ ...settings, temperature: Number(target.value) })}
-        />
-      </label>
-      <label>
-        {text.maxTokens}
-        <input
-          type="number"
-          min={1}
-          value={settings.maxTokens}
-          onChange={({ target }) =>
-            onChange({ ...settings, maxTokens: Math.max(1, Math.trunc(Number(target.value))) })
-          }
-        />
-      </label>
+      <NumberInput
+        title={text.temperature}
+        min={0}
+        max={2}
+        step={0.1}
+        value={settings.temperature}
+        onChange={(temperature) => onChange({ ...settings, temperature })}
+      />
+      <NumberInput
+        title={text.maxTokens}
+        min={1}
+        value={settings.maxTokens}
+        onChange={(maxTokens) => onChange({ ...settings, maxTokens })}
+      />
       <label className="wide">
         {text.system}
         <input
@@ -255,6 +254,30 @@ function Settings({ models, settings, onChange }: SettingsOptions) {
         />
       </label>
     </div>
+  );
+}
+
+interface NumberInputOptions
+  extends Pick<ComponentProps<"input">, "title" | "min" | "max" | "step"> {
+  /** At first. */
+  readonly value: number;
+  readonly onChange: (value: number) => void;
+}
+
+/** It keeps what is typed: a number that is not finished yet, as an empty field, changes nothing. */
+function NumberInput({ title, value, onChange, ...limits }: NumberInputOptions) {
+  return (
+    <label>
+      {title}
+      <input
+        type="number"
+        {...limits}
+        defaultValue={value}
+        onChange={({ target: { valueAsNumber: number } }) => {
+          if (!Number.isNaN(number)) onChange(number);
+        }}
+      />
+    </label>
   );
 }
 

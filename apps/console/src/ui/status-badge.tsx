@@ -38,7 +38,12 @@ const TONES: Readonly<Record<string, Tone>> = {
   expired: "bad",
 };
 
+/** How good a state is. */
+export function toneOf(state: string): Tone {
+  return TONES[state] ?? "idle";
+}
+
 /** A state as a coloured word; the word alone carries the meaning. */
 export function StatusBadge({ state }: { readonly state: string }) {
-  return <span className={`badge badge-${TONES[state] ?? "idle"}`}>{state}</span>;
+  return <span className={`badge badge-${toneOf(state)}`}>{state}</span>;
 }
