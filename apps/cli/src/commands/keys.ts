@@ -13,7 +13,7 @@ import {
   printRows,
 } from "../output/rows.ts";
 import { DataDirectory } from "../up/data-directory.ts";
-import { type LimitFlags, limitsOf } from "./limits.ts";
+import { flagLimits, type LimitFlags } from "./limits.ts";
 
 const COLUMNS: readonly Column<JsonFields>[] = [
   { header: "ID", value: (key) => textOf(key["id"]) },
@@ -59,7 +59,7 @@ export async function createKey(command: Command): Promise<number> {
     ...(flags.serviceAccount ? { service_account: flags.serviceAccount } : {}),
     ...(flags.deterministic ? { deterministic: true } : {}),
     ...(flags.expires ? { expires_at: momentOf("--expires", flags.expires) } : {}),
-    limits: limitsOf(flags),
+    limits: flagLimits(flags),
   };
   const key = fieldsOf(await heddle.keys.create(body as KeySpec));
   for (const id of arrayOf(key["unknown_models"])) {

@@ -41,7 +41,7 @@ export async function setLimitsCommand(command: Command): Promise<number> {
   const { heddle, data, format } = commandContext(command);
   const [kind = "", name = ""] = command.args;
   const { project, ...flags } = command.opts<Record<string, string | undefined>>();
-  const settings = { ...limitsOf(flags), prices: pricesOf(flags) };
+  const settings = { ...flagLimits(flags), prices: pricesOf(flags) };
   const limited = await heddle.limits.set(kind as LimitedKind, name, settings, { project });
   printRow(limited, COLUMNS, format, data);
   return 0;
@@ -53,7 +53,7 @@ export type LimitFlags = Partial<
 >;
 
 /** The limits that flags give, without prices. */
-export function limitsOf({
+export function flagLimits({
   requestsPerMinute,
   tokensPerMinute,
   concurrency,
