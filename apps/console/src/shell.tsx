@@ -30,10 +30,15 @@ const THEMES = ["system", "light", "dark"] as const;
 export function Shell() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const content = useRef<HTMLElement>(null);
+  const navigation = useRef<HTMLElement>(null);
   const pages = usePanels().length > 0 ? [...PAGES, PANELS] : PAGES;
   // A reader of the screen, and the keyboard, begin at the new page.
   useEffect(() => {
     content.current?.focus({ preventScroll: true });
+    // A narrow screen shows a part of the pages' names.
+    navigation.current
+      ?.querySelector("[aria-current=page]")
+      ?.scrollIntoView({ block: "nearest", inline: "center" });
     document.title = `${titleOf(path)} - ${STRINGS.product}`;
   }, [path]);
   return (
@@ -49,7 +54,7 @@ export function Shell() {
         <ThemeSelect />
         <SignOut />
       </header>
-      <nav className="pages" aria-label={STRINGS.shell.navigation}>
+      <nav className="pages" ref={navigation} aria-label={STRINGS.shell.navigation}>
         {pages.map(([to, title]) => (
           <Link key={to} to={to} activeOptions={{ exact: to === "/" }}>
             {title}

@@ -18,10 +18,8 @@ export function JobExplanationCard({ job }: { readonly job: Job }) {
   return (
     <Card title={text.why}>
       <ul>
-        {blockers.map(({ reason, message }) => (
-          <li key={reason + message}>
-            <strong>{reason}</strong>: {message}
-          </li>
+        {blockers.map(({ message }) => (
+          <li key={message}>{message}</li>
         ))}
       </ul>
       <p className="muted">

@@ -40,7 +40,11 @@ const step = z.strictObject({
     .record(inputName, edge)
     .default({})
     .describe("By the block's input: the output of an earlier step, as `train.model`."),
-  after: z.array(stepName).max(MAX_STEPS).default([]).describe("Steps that must succeed first."),
+  after: z
+    .array(stepName)
+    .max(MAX_STEPS)
+    .default([])
+    .describe("Steps that must succeed, or be skipped, first."),
   when: jobConditions
     .default([])
     .describe(
@@ -52,7 +56,9 @@ const step = z.strictObject({
       z.array(z.string().min(1).max(256)).min(1).max(MAX_SHARDS),
     ])
     .optional()
-    .describe("Runs it once for each shard: a number of them, or their names."),
+    .describe(
+      "Runs it once for each shard: a number of them, or their names. Its variables PIPELINE_SHARD (from 0), PIPELINE_SHARDS and PIPELINE_SHARD_NAME say which.",
+    ),
   resources: resources.unwrap().optional().describe("By default those of the block."),
   environment_variables,
   secret_variables,
