@@ -1,17 +1,16 @@
 import { fileURLToPath } from "node:url";
 import type { HostedEntry } from "../loading/plugin-list.ts";
-import { codeFolders } from "../loading/plugin-source.ts";
 
 /** The folder of Heddle's programs and packages. */
 const HEDDLE = fileURLToPath(new URL("../../../../", import.meta.url));
 
 /**
- * Node's flags for a plugin's process. It may read its own files and packages and those that the
+ * Node's flags for a plugin's process. It may read its code, at these paths, and the files that the
  * list names; it loads no native code, and starts processes only where the list says so.
  */
-export function childFlags(entry: HostedEntry): string[] {
+export function childFlags(entry: HostedEntry, code: readonly string[]): string[] {
   const { read, write, memoryMib, processes } = entry;
-  const readable = [HEDDLE, ...codeFolders(entry), ...read, ...write];
+  const readable = [HEDDLE, ...code, ...read, ...write];
   return [
     "--permission",
     ...(processes ? ["--allow-child-process"] : []),

@@ -1,6 +1,7 @@
 import { extname } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { HostedEntry } from "../loading/plugin-list.ts";
+import { codeFolders } from "../loading/plugin-source.ts";
 import { childFlags } from "./child-flags.ts";
 
 const PROGRAM = fileURLToPath(
@@ -19,7 +20,13 @@ export function engineCommand(orders: EngineOrders) {
   // Braces in it would be taken for places.
   const text = Buffer.from(JSON.stringify(orders)).toString("base64");
   return {
-    argv: [process.execPath, ...childFlags(orders.entry), PROGRAM, "{port}", "{model_file}"],
+    argv: [
+      process.execPath,
+      ...childFlags(orders.entry, codeFolders(orders.entry)),
+      PROGRAM,
+      "{port}",
+      "{model_file}",
+    ],
     // Every user of the machine sees the arguments, and settings may be secrets.
     env: { PLUGIN_ENGINE_KEY: "{api_key}", PLUGIN_ENGINE_ORDERS: text },
     path: "/v1",

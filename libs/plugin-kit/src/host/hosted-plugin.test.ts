@@ -175,6 +175,10 @@ const TAMPERING = [
     "writes no message to the descriptor of its messages",
     "writeSync(3, Buffer.from([4, 0, 0, 0, 255, 255, 255, 255])); return { ok: true };",
   ],
+  [
+    "answers there without end what nobody asked",
+    'for (;;) writeSync(3, \'{"type":"pong"}\\n\'.repeat(1_000));',
+  ],
   ["writes an endless message there", "for (;;) writeSync(3, Buffer.alloc(1e6, 255));"],
   ["closes that descriptor", "closeSync(3); return { ok: true };"],
   [
@@ -221,8 +225,12 @@ test("a plugin that replaces JSON and timers of its process answers with JSON", 
 
 test("a plugin may not read other files, signal others or start processes", async () => {
   const file = join(secret, "key");
+  mkdirSync(join(folder, "below"));
+  for (const name of ["beside", "below/key"]) writeFileSync(join(folder, name), "secret");
   const tries = {
     read: `readFileSync(${JSON.stringify(file)});`,
+    "read beside it": `readFileSync(${JSON.stringify(join(folder, "beside"))});`,
+    "read below it": `readFileSync(${JSON.stringify(join(folder, "below/key"))});`,
     signal: "process.kill(process.ppid, 0);",
     "signal below": "process._kill(process.ppid, 0);",
     "signal as itself": "process.pid = process.ppid; process.kill(process.ppid, 0);",

@@ -9,7 +9,7 @@ import { type PluginBackend, PluginFault } from "./backend.ts";
 import { CallLimit } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import { loadInline } from "./inline-plugin.ts";
-import type { PluginCall, RouteCall } from "./plugin-calls.ts";
+import { answerTo, type PluginCall, type RouteCall } from "./plugin-calls.ts";
 import { PluginProcess } from "./plugin-process.ts";
 
 /** Calls of one plugin at a time; further ones are refused. */
@@ -159,7 +159,7 @@ export class HostedPlugin {
     const limit = new CallLimit(timeoutMs);
     onStart?.(limit.cancel);
     try {
-      return await backend.call(call, limit);
+      return answerTo(call, await backend.call(call, limit));
     } catch (error) {
       throw this.#attributed(error, limit, timeoutMs);
     } finally {

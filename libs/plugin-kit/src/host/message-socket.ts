@@ -13,7 +13,8 @@ const atEndOfTurn = setImmediate;
  * where a plugin writes to its descriptor: here that is a fault of the plugin.
  */
 export class MessageSocket<Received, Sent> {
-  onMessage: (message: Received) => void = () => undefined;
+  /** Also gets the characters of the message. */
+  onMessage: (message: Received, length: number) => void = () => undefined;
   /** What came is no message; nothing more is read. */
   onFault: (error: Error) => void = () => undefined;
   readonly #socket: Socket;
@@ -60,7 +61,7 @@ export class MessageSocket<Received, Sent> {
       this.#rest = [];
       this.#restLength = 0;
       begin = end + 1;
-      this.onMessage(parse(line) as Received);
+      this.onMessage(parse(line) as Received, line.length);
     }
     if (begin === text.length) return;
     this.#rest.push(text.slice(begin));

@@ -137,12 +137,13 @@ export class PluginCalls {
     return route;
   }
 
-  async #review({ name, job, submission }: AdmissionCall): Promise<AdmissionAnswer> {
+  async #review(call: AdmissionCall): Promise<AdmissionAnswer> {
+    const { name, job, submission } = call;
     const rule = this.#registry.admission.get(name);
     if (!rule) throw new Error(`there is no admission rule ${name}`);
     const answer: unknown = await rule.review(job, submission);
     if (answer === undefined) return undefined;
-    return partOfJob(checked(admissionAnswer, answer, "its answer"), "its answer");
+    return partOfJob(answerTo(call, answer) as AdmissionAnswer, "its answer");
   }
 
   async #deliver({ name, events }: EventsCall): Promise<void> {
@@ -151,30 +152,30 @@ export class PluginCalls {
     await sink.deliver(events);
   }
 
-  async #job({ name, config, inputs }: BlockCall): Promise<BlockJob> {
+  async #job(call: BlockCall): Promise<BlockJob> {
+    const { name, config, inputs } = call;
     const block = this.#registry.blocks.get(name);
     if (!block) throw new Error(`there is no block ${name}`);
     const parsed = validate(block.config, config);
     // Its worker parses the config again.
     if (!block.job) return partOfJob({ config: config as Record<string, unknown> }, "its config");
-    const job = checked(blockJob, await block.job({ config: parsed, inputs }), "its job");
+    const job = answerTo(call, await block.job({ config: parsed, inputs }));
     return partOfJob(job as BlockJob, "its job");
   }
 
-  async #execute({ name, question }: ExecutorCall): Promise<unknown> {
+  async #execute(call: ExecutorCall): Promise<unknown> {
+    const { name, question } = call;
     const executor = this.#registry.executors.get(name);
     if (!executor) throw new Error(`there is no executor ${name}`);
     switch (question.ask) {
       case "offer":
-        return checked(executorOffer, await executor.offer(), "its offer");
+        return answerTo(call, await executor.offer());
       case "list":
-        return checked(executorJobs, await executor.list(question.prefix), "its list");
+        return answerTo(call, await executor.list(question.prefix));
       case "submit":
-        await executor.submit(question.job);
-        return undefined;
+        return executor.submit(question.job);
       case "cancel":
-        await executor.cancel(question.job);
-        return undefined;
+        return executor.cancel(question.job);
     }
   }
 
@@ -200,6 +201,26 @@ const admissionAnswer = z.union([
   z.strictObject({ change: z.record(z.string(), z.unknown()) }),
   z.strictObject({ refuse: z.string().min(1).max(2_000), param: z.string().max(200).optional() }),
 ]);
+
+/** The answer to a call. Throws where it is none: a plugin's process may send anything. */
+export function answerTo(call: PluginCall, value: unknown): unknown {
+  switch (call.point) {
+    case "route":
+      if (typeof value === "string") return value;
+      throw new Error("its answer is no text");
+    case "admission":
+      return checked(admissionAnswer.optional(), value, "its answer");
+    case "block":
+      return checked(blockJob, value, "its job");
+    case "executor":
+      if (call.question.ask === "offer") return checked(executorOffer, value, "its offer");
+      if (call.question.ask === "list") return checked(executorJobs, value, "its list");
+      return undefined;
+    default:
+      // The master that asks about nodes goes without an answer that is none.
+      return value;
+  }
+}
 
 function requestOf(
   route: PluginRoute,

@@ -19,6 +19,13 @@ import {
 const PING_MS = 1_000;
 /** Pings without an answer after which its loop counts as blocked. */
 const MISSED_PINGS = 5;
+/**
+ * What messages that nobody waits for may cost between two pings, in characters; late answers are such
+ * messages. More are a flood, which this process would do nothing but read.
+ */
+const MAX_STRAY = 64 * 2 ** 20;
+/** What each of them costs beside its characters. */
+const STRAY_COST = 1_000;
 /** Events of a stream on their way. */
 const CREDITS = 32;
 
@@ -46,6 +53,7 @@ export class PluginProcess implements PluginBackend {
   readonly #pingMs: number;
   readonly #pings: NodeJS.Timeout;
   #missed = 0;
+  #stray = 0;
   #lastId = 0;
   #memoryBytes = 0;
   #ending: { readonly kind: PluginFaultKind; readonly reason: string } | undefined;
@@ -65,7 +73,9 @@ export class PluginProcess implements PluginBackend {
     this.#errors = errors;
     this.description = description;
     this.#options = options;
-    messages.onMessage = (message) => this.#receive(message);
+    messages.onMessage = (message, length) => {
+      if (!this.#receive(message)) this.#bearStray(length);
+    };
     messages.onFault = ({ message }) => this.#end("exited", `${NO_MESSAGE}: ${message}`);
     child.once("exit", (code, signal) => this.#ended(code, signal));
     child.on("error", () => this.#end("exited", "its process could not be reached"));
@@ -142,39 +152,56 @@ export class PluginProcess implements PluginBackend {
     throw new AppError("overloaded", message, { retryAfterMs: 1_000 });
   }
 
-  /** The plugin's messages may be anything: what does not belong is dropped. */
-  #receive(message: FromPlugin): void {
+  /** Whether something waits for the message: the plugin may send anything, and what does not belong is dropped. */
+  #receive(message: FromPlugin): boolean {
     switch (message?.type) {
-      case "result":
-        this.#calls.get(message.id)?.resolve(message.value);
-        break;
+      case "result": {
+        const call = this.#calls.get(message.id);
+        call?.resolve(message.value);
+        return call !== undefined;
+      }
       case "failed":
-        this.#failed(message.id, message.error);
-        break;
+        return this.#failed(message.id, message.error);
       case "item":
-        this.#received(message.id, message.text);
-        break;
-      case "end":
-        this.#streams.get(message.id)?.close();
-        break;
-      case "pong":
+        return this.#received(message.id, message.text);
+      case "end": {
+        const events = this.#streams.get(message.id);
+        events?.close();
+        return events !== undefined;
+      }
+      case "pong": {
+        const isAsked = this.#missed > 0;
         this.#missed = 0;
         if (process.platform !== "linux") this.#measured(Number(message.memoryBytes));
+        return isAsked;
+      }
+      default:
+        return false;
     }
   }
 
-  #received(id: number, text: unknown): void {
-    const events = this.#streams.get(id);
-    if (!events || typeof text !== "string" || events.ended || events.push(text)) return;
-    events.fail(new PluginFault("it sends more events than it was asked for"));
+  #bearStray(length: number): void {
+    this.#stray += length + STRAY_COST;
+    if (this.#stray > MAX_STRAY) this.#end("exited", "it sent messages without end");
   }
 
-  #failed(id: number, given: CallError): void {
+  #received(id: number, text: unknown): boolean {
+    const events = this.#streams.get(id);
+    if (!events || typeof text !== "string" || events.ended) return false;
+    if (!events.push(text))
+      events.fail(new PluginFault("it sends more events than it was asked for"));
+    return true;
+  }
+
+  #failed(id: number, given: CallError): boolean {
     const { code, message, param, faults } = given ?? {};
     const known = { code, message: String(message), param, faults };
     const error = callRefusal(known) ?? new PluginFault(known.message);
-    this.#calls.get(id)?.reject(error);
-    this.#streams.get(id)?.fail(error);
+    const call = this.#calls.get(id);
+    const events = this.#streams.get(id);
+    call?.reject(error);
+    events?.fail(error);
+    return (call ?? events) !== undefined;
   }
 
   #measured(bytes: number): void {
@@ -189,6 +216,7 @@ export class PluginProcess implements PluginBackend {
       this.#end("blocked", `its process did not answer for ${MISSED_PINGS * this.#pingMs} ms`);
     }
     this.#missed++;
+    this.#stray = 0;
     this.#send({ type: "ping" });
   }
 

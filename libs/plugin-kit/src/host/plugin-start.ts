@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import { LoadFault, type PluginFaultKind } from "../loading/load-fault.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
+import { codePaths } from "../loading/plugin-source.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import { childFlags, pluginEnvironment } from "./child-flags.ts";
 import { type PluginDescription, pluginDescription } from "./description.ts";
@@ -25,6 +26,9 @@ const PART_CHARACTERS = 80;
 const LINE_CHARACTERS = 2_000;
 /** Lines of its output that are logged in a second; the rest is dropped. */
 const LINES_PER_SECOND = 50;
+
+/** Characters of its output that are read in a second; a process that prints more waits. */
+const OUTPUT_PER_SECOND = 2 ** 20;
 
 /** What such a process has written is not for this one. */
 export const NO_MESSAGE = "what it wrote to the descriptor of its messages is none";
@@ -50,7 +54,7 @@ export interface LoadedProcess extends Started {
 /** Starts a process and has it load the plugin. Rejects with the reason of a refusal. */
 export async function startPlugin(options: PluginStartOptions): Promise<LoadedProcess> {
   const { entry, log } = options;
-  const child = spawn(process.execPath, [...childFlags(entry), PROGRAM], {
+  const child = spawn(process.execPath, [...childFlags(entry, codePaths(entry)), PROGRAM], {
     env: pluginEnvironment(process.env),
     stdio: ["ignore", "pipe", "pipe", "pipe"],
   });
@@ -151,22 +155,28 @@ export function memoryExcess(bytes: number, { memoryMib }: HostedEntry): string 
 
 /** Its output as lines of the log, at a bounded rate and length. */
 function logLines(stream: Readable | null, log: (line: string) => void): void {
+  if (!stream) return;
   let second = 0;
   let lines = 0;
+  let characters = 0;
   let rest = "";
   const show = (line: string) => {
-    const now = Math.floor(performance.now() / 1_000);
-    if (now !== second) [second, lines] = [now, 0];
     lines++;
     if (lines <= LINES_PER_SECOND) log(line.slice(0, LINE_CHARACTERS));
     else if (lines === LINES_PER_SECOND + 1) log("more output in this second is not shown");
   };
-  stream?.setEncoding("utf8").on("data", (text: string) => {
+  stream.setEncoding("utf8").on("data", (text: string) => {
+    const now = Math.floor(performance.now() / 1_000);
+    if (now !== second) [second, lines, characters] = [now, 0, 0];
     const [first = "", ...more] = text.split("\n");
     rest = (rest + first).slice(0, LINE_CHARACTERS);
     for (const line of more) {
       show(rest);
       rest = line.slice(0, LINE_CHARACTERS);
     }
+    characters += text.length;
+    if (characters < OUTPUT_PER_SECOND) return;
+    stream.pause();
+    setTimeout(() => stream.resume(), 1_000).unref();
   });
 }

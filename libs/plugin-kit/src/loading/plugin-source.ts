@@ -12,6 +12,8 @@ import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 
 const MAX_FILES = 20_000;
 const MAX_BYTES = 268_435_456;
+/** Modules beside a plugin of one file that it may import. */
+const MAX_BESIDE = 256;
 
 /** Where a plugin's code is. */
 export interface PluginSource {
@@ -52,14 +54,37 @@ function findRoot({ from, base = process.cwd() }: PluginEntry) {
 export function codeFolders(entry: PluginEntry): string[] {
   const { root, isFile } = findRoot(entry);
   const own = isFile ? dirname(root) : root;
-  const folders = [own];
+  return [own, ...packagesOf(own)];
+}
+
+/**
+ * What a plugin's own process reads of its code: as above, but of a plugin of one file it and the modules
+ * beside it. Other files beside it are not its own: the folder may be a user's home.
+ */
+export function codePaths(entry: PluginEntry): string[] {
+  const { root, isFile } = findRoot(entry);
+  if (!isFile) return codeFolders(entry);
+  return [root, ...modulesBeside(root), ...packagesOf(dirname(root))];
+}
+
+function packagesOf(own: string): string[] {
+  const paths: string[] = [];
   for (let folder = own; folder !== dirname(folder); folder = dirname(folder)) {
     const packages = join(folder, "node_modules");
-    if (existsSync(packages)) folders.push(packages);
+    if (existsSync(packages)) paths.push(packages);
     const manifest = join(folder, "package.json");
-    if (existsSync(manifest)) folders.push(manifest);
+    if (existsSync(manifest)) paths.push(manifest);
   }
-  return folders;
+  return paths;
+}
+
+function modulesBeside(file: string): string[] {
+  const folder = dirname(file);
+  return readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.[cm]?[jt]s$/.test(entry.name))
+    .map(({ name }) => join(folder, name))
+    .filter((path) => path !== file)
+    .slice(0, MAX_BESIDE);
 }
 
 function packageFolder(name: string, base: string): string {

@@ -40,8 +40,9 @@ export class BlockExecutor implements Executor {
     const blocks = plugins.loaded.flatMap(({ name: plugin, entry, description }) => {
       const own = (description?.blocks ?? []).filter(({ runs }) => runs);
       if (own.length === 0) return [];
-      const mounts = codeFolders(entry).map((path) => ({ path, isReadOnly: true }));
-      const runnable = { entry, flags: childFlags(entry), mounts };
+      const code = codeFolders(entry);
+      const mounts = code.map((path) => ({ path, isReadOnly: true }));
+      const runnable = { entry, flags: childFlags(entry, code), mounts };
       const idOf = ({ name, version }: { readonly name: string; readonly version: number }) =>
         blockId({ name: `${plugin}/${name}`, version });
       return own.map((block) => [idOf(block), runnable] as const);
