@@ -22,6 +22,8 @@ export interface VirtualTableOptions<Row> {
 }
 
 const ROW_PX = 40;
+/** Rows beyond each edge: a jump of a screen makes all rows anew, so few. */
+const OVERSCAN = 4;
 
 /** A table of any length, of which only the rows in view are in the document. */
 export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
@@ -32,7 +34,7 @@ export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_PX,
     getItemKey: (index) => keyOf(rows[index]!),
-    overscan: 12,
+    overscan: OVERSCAN,
   });
   const items = virtual.getVirtualItems();
   const isAtEnd = (items.at(-1)?.index ?? -1) >= rows.length - 1;
