@@ -1,5 +1,7 @@
 // holds: ops-node-wire
 
+import { setTimeout as delay } from "node:timers/promises";
+import { seededRandom } from "@heddle/base/random";
 import { atLeastFourOfFive } from "@heddle/base/testing/tries";
 import OpenAI, { type APIError } from "openai";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -56,6 +58,58 @@ describe("64 streams at once", () => {
         usage: 40 + i,
       })),
     );
+  });
+});
+
+describe("a storm of disconnects", () => {
+  /** As many calls of the key at once as it may have. */
+  const CALLS = 40;
+  const BODIES: readonly (readonly [path: string, body: object])[] = [
+    ["chat/completions", endless],
+    ["completions", { model: TINY, prompt: "continue", max_tokens: 4000, logit_bias: NO_END }],
+    ["responses", { model: TINY, input: "continue", max_output_tokens: 4000, logit_bias: NO_END }],
+    ["messages", { model: TINY, messages, max_tokens: 4000 }],
+    ["embeddings", { model: TINY, input: new Array(64).fill("continue ".repeat(40)) }],
+  ];
+  let cluster: ProcessCluster;
+  beforeAll(async () => {
+    cluster = await ProcessCluster.start();
+  });
+  afterAll(() => cluster.close());
+
+  // holds: api-disconnect
+  it("leaves no call and no reservation behind, and cuts no other answer", async () => {
+    const key = await cluster.createKey({ limits: { concurrency: CALLS } });
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const random = seededRandom(14);
+    const hangUp = async (call: number) => {
+      const [path, body] = BODIES[call % BODIES.length] as (typeof BODIES)[number];
+      const abort = new AbortController();
+      const reply = fetch(`${cluster.url}/api/v1/${path}`, {
+        method: "POST",
+        headers,
+        body: JSON.stringify({ ...body, stream: call % 2 === 0 }),
+        signal: abort.signal,
+      }).then((answer) => answer.text());
+      // Most have waited or begun by then, some have not been read.
+      const cut = delay(random() * 800).then(() => abort.abort());
+      await Promise.allSettled([reply, cut]);
+    };
+    for (let wave = 0; wave < 3; wave++) {
+      const storm = Array.from({ length: CALLS }, (_, call) => hangUp(call));
+      const [answer] = await Promise.all([short(cluster), ...storm]);
+      expect(answer).toBe("kk");
+    }
+    await cluster.until(async () => {
+      const running = await cluster.metric("heddle_replica_requests_running");
+      return running + (await cluster.metric("heddle_dispatch_queued_requests")) === 0;
+    }, "no call waits or runs");
+    const client = cluster.client(key);
+    const one = { model: TINY, messages, max_tokens: 1 };
+    await cluster.until(async () => {
+      const calls = Array.from({ length: CALLS }, () => client.chat.completions.create(one));
+      return (await Promise.allSettled(calls)).every(({ status }) => status === "fulfilled");
+    }, "the key may have all its calls at once again");
   });
 });
 
