@@ -1,31 +1,38 @@
-/** The cost before any was measured, and its bounds: below 1, so that drafts are tried again. */
-const ASSUMED_COST = 0.5;
-const LEAST_COST = 0.05;
-const MOST_COST = 0.9;
+/**
+ * Lengths of drafts. With the token before them they are multiples of four, in which kernels take the
+ * rows of a call: of Q8_0 a call with 17 costs 1.15 times one with 16.
+ */
+export const DRAFT_LENGTHS: readonly number[] = [1, 3, 7, 11, 15];
 
-/** Weight of the latest call in the averages. */
-const LATEST_CALL = 0.2;
+/** The most that is assumed of a length that was not measured. */
+const ASSUMED_SHARE = 0.5;
 
-/** The measured cost is raised by this factor, so that small gains are not tried. */
-const MARGIN = 1.1;
+/** Weights of a latest time below and above the one before: stalls of the machine only add to times. */
+const FASTER_CALL = 0.3;
+const SLOWER_CALL = 0.05;
 
 /** Calls without a draft between two that are timed. */
 const CALLS_PER_TIMING = 8;
 
+/** What a timing takes from all shares: a length that stalls made look slow is tried again. */
+const FORGOTTEN = 0.01;
+
 /**
- * The time that one further token of a sequence adds to a call, as a share of a call with one token.
+ * The time that each further token of a sequence adds to a call, as a share of a call with one token.
  * It is small where reading the weights takes the time, and 0.5 or more where the arithmetic does.
  */
 export class DraftCost {
   #singleMs = 0;
-  #share = ASSUMED_COST;
+  /** By length of a draft, once it was measured. */
+  readonly #shares = new Map<number, number>();
+  /** That of the other lengths. */
+  #otherShare = ASSUMED_SHARE;
   #calls = 0;
 
-  /** In the time that each of these sequences has of a call with one token of each. */
-  perToken(sequences: number): number {
-    const share = this.#share * MARGIN;
-    const ofCall = (share * sequences) / (1 + share * (sequences - 1));
-    return Math.min(MOST_COST, Math.max(LEAST_COST, ofCall));
+  /** What a sequence's call with the draft takes, as a multiple of its part of one without drafts. */
+  of(drafted: number, sequences = 1): number {
+    const share = this.#shares.get(drafted) ?? this.#otherShare;
+    return 1 + (drafted * share * sequences) / (1 + share * (sequences - 1));
   }
 
   /** Whether the next call without a draft is to be timed. */
@@ -37,16 +44,22 @@ export class DraftCost {
   measured(drafted: number, ms: number): void {
     if (drafted === 0) {
       this.#calls = 0;
-      this.#singleMs = smoothed(this.#singleMs, ms);
+      this.#singleMs = this.#singleMs === 0 ? ms : smoothed(this.#singleMs, ms);
+      for (const [length, share] of this.#shares) {
+        this.#shares.set(length, share + FORGOTTEN * (ASSUMED_SHARE - share));
+      }
       return;
     }
     if (this.#singleMs === 0) return;
     const share = (ms - this.#singleMs) / drafted / this.#singleMs;
-    // Clamped, so that one call during a stall of the machine does not end drafts.
-    this.#share = smoothed(this.#share, Math.min(1, Math.max(0, share)));
+    // Above 1 no draft pays. It is bounded, so that a stall is forgotten soon.
+    const bounded = Math.min(1, Math.max(0, share));
+    const before = this.#shares.get(drafted);
+    this.#shares.set(drafted, before === undefined ? bounded : smoothed(before, bounded));
+    this.#otherShare = Math.min(ASSUMED_SHARE, ...this.#shares.values());
   }
 }
 
 function smoothed(before: number, latest: number): number {
-  return before === 0 ? latest : before + LATEST_CALL * (latest - before);
+  return before + (latest < before ? FASTER_CALL : SLOWER_CALL) * (latest - before);
 }

@@ -31,13 +31,14 @@ export class DraftRounds {
     const { draftTokens, contextTokens } = this.#limits;
     const share = Math.floor(MAX_ROUND_DRAFT_TOKENS / Math.max(1, decoding.length));
     const limit = how === "none" ? 0 : Math.min(draftTokens, share);
-    const cost = this.#cost.perToken(how === "together" ? decoding.length : 1);
+    const sequences = how === "together" ? decoding.length : 1;
+    const costOf = (drafted: number) => this.#cost.of(drafted, sequences);
     let sum = 0;
     for (const sequence of decoding) {
       const { drafter, request, sampled, tokens } = sequence;
       if (drafter === undefined) continue;
       const left = Math.min(request.maxTokens - sampled, contextTokens - tokens.length) - 1;
-      sequence.drafted = drafter.propose(Math.min(limit, left), cost);
+      sequence.drafted = drafter.propose(Math.min(limit, left), costOf);
       sum += sequence.drafted;
     }
     return sum;

@@ -11,10 +11,11 @@ import { LookupIndex } from "./lookup-index.ts";
 function decode(prompt: readonly number[], answer: readonly number[], cost = 0.4) {
   const text = new TokenList(Int32Array.from(prompt), 4);
   const drafter = new Drafter(text);
+  const costOf = (length: number) => 1 + cost * length;
   let calls = 0;
   let drafted = 0;
   for (let at = 0; at < answer.length; calls++) {
-    const draft = drafter.propose(MAX_DRAFT_TOKENS, cost);
+    const draft = drafter.propose(MAX_DRAFT_TOKENS, costOf);
     expect(draft).toBeLessThanOrEqual(MAX_DRAFT_TOKENS);
     drafted += draft;
     let isRight = true;
@@ -78,16 +79,51 @@ it("look-up: finds the longest of the latest places, as a search of all does", (
   }
 });
 
-it("draft cost: measured from calls with and without a draft, within bounds", () => {
+it("draft: its length is the one that promises the most tokens for its measured cost", () => {
+  const prompt = tokens(400, 5_000);
+  const drafter = new Drafter(
+    new TokenList(Int32Array.from([...prompt, ...prompt.slice(0, 20)]), 4),
+  );
+  const lengthAt = (costs: Readonly<Record<number, number>>) => {
+    for (let learned = 0; learned < 60; learned++) {
+      drafter.propose(MAX_DRAFT_TOKENS, (length) => costs[length] ?? 100);
+      drafter.accepts(prompt[20] as number);
+    }
+    return drafter.propose(MAX_DRAFT_TOKENS, (length) => costs[length] ?? 100);
+  };
+  expect(lengthAt({ 3: 3.2, 7: 4.6, 11: 5.9, 15: 7.1 })).toBe(15);
+  expect(lengthAt({ 3: 3.2, 7: 4.6, 11: 9, 15: 12 })).toBe(7);
+  expect(lengthAt({ 3: 4, 7: 8, 11: 12, 15: 16 })).toBe(0);
+  expect(drafter.propose(5, (length) => 1 + length / 4)).toBe(3);
+});
+
+it("draft cost: measured by length from calls with and without a draft", () => {
   const cost = new DraftCost();
   expect(cost.isTimingDue()).toBe(true);
   cost.measured(0, 20);
-  for (let call = 0; call < 40; call++) cost.measured(8, 20 + 8 * 5);
-  expect(cost.perToken(1)).toBeCloseTo(0.25 * 1.1, 2);
-  // Of a call with four sequences each has a quarter: 1.825 / 4 of a call of one.
-  expect(cost.perToken(4)).toBeCloseTo((0.275 * 4) / 1.825, 2);
-  for (let call = 0; call < 40; call++) cost.measured(2, 100);
-  expect(cost.perToken(1)).toBe(0.9);
-  for (let call = 0; call < 60; call++) cost.measured(2, 20);
-  expect(cost.perToken(1)).toBe(0.05);
+  for (let call = 0; call < 40; call++) cost.measured(7, 20 + 7 * 5);
+  expect(cost.of(7)).toBeCloseTo(1 + 7 * 0.25, 2);
+  // Of a call with four sequences each has a quarter: 1.75 / 4 of a call of one.
+  expect(cost.of(7, 4)).toBeCloseTo(1 + (7 * 0.25) / (1.75 / 4), 1);
+  // Of a length that was not measured no more than of those that were.
+  expect(cost.of(15)).toBeCloseTo(1 + 15 * 0.25, 2);
+  for (let call = 0; call < 60; call++) cost.measured(3, 1_000);
+  expect(cost.of(3)).toBeCloseTo(4, 2);
+  expect(cost.of(7)).toBeCloseTo(1 + 7 * 0.25, 2);
+});
+
+it("draft cost: a stall of the machine changes little", () => {
+  const cost = new DraftCost();
+  cost.measured(0, 20);
+  for (let call = 0; call < 20; call++) cost.measured(7, call % 4 === 0 ? 500 : 20 + 7 * 5);
+  expect(cost.of(7)).toBeLessThan(1 + 7 * 0.35);
+});
+
+it("draft cost: a length that once was slow is tried again later", () => {
+  const cost = new DraftCost();
+  cost.measured(0, 20);
+  for (let call = 0; call < 40; call++) cost.measured(7, 1_000);
+  const slow = cost.of(7);
+  for (let call = 0; call < 200; call++) cost.measured(0, 20);
+  expect(cost.of(7)).toBeLessThan(0.7 * slow);
 });

@@ -1,8 +1,12 @@
 import type { TokenList } from "../kv-cache/token-list.ts";
+import { DRAFT_LENGTHS } from "./draft-cost.ts";
 import { LookupIndex } from "./lookup-index.ts";
 
 /** The most tokens that are drafted for one call. */
-export const MAX_DRAFT_TOKENS = 16;
+export const MAX_DRAFT_TOKENS = Math.max(...DRAFT_LENGTHS);
+
+/** A draft must promise this many times the tokens of a call without it, so that small gains are not tried. */
+const LEAST_GAIN = 1.05;
 
 /** Kinds of matches: fewer tokens than the first bound, fewer than the second, and more. */
 const LONGER_MATCHES = [6, 12];
@@ -17,7 +21,7 @@ const LATEST_TOKEN = 0.1;
 /**
  * Predicts the next tokens of one sequence: those that followed where its last tokens occurred before
  * (Saxena, "Prompt Lookup Decoding", 2023).
- * - A draft ends before the token that is less likely to be right than its cost.
+ * - A draft has the length that promises the most tokens for its cost.
  * - Without a draft, one token is still predicted and compared with the sampled one. So the measured
  *   rate stays current, and a wrong prediction costs no call.
  */
@@ -39,8 +43,11 @@ export class Drafter {
     this.#index = new LookupIndex(text);
   }
 
-  /** Predicts what follows; gives the tokens to draft, at most `limit`. `cost` is in calls a token. */
-  propose(limit: number, cost: number): number {
+  /**
+   * Predicts what follows; gives the tokens to draft, at most `limit`. `costOf` a draft is in calls
+   * without one.
+   */
+  propose(limit: number, costOf: (drafted: number) => number): number {
     this.#predicted = 0;
     this.#drafted = 0;
     this.#sampled = 0;
@@ -49,8 +56,8 @@ export class Drafter {
     const { place, match } = found;
     const { values, length } = this.#text;
     this.#kind = LONGER_MATCHES.filter((least) => match >= least).length;
-    const worth = worthwhileLength(this.#rates[this.#kind] as number, cost);
-    this.#drafted = Math.max(0, Math.min(limit, worth, length - place));
+    const most = Math.min(limit, length - place);
+    this.#drafted = bestLength(this.#rates[this.#kind] as number, most, costOf);
     this.#predicted = Math.max(1, this.#drafted);
     for (let at = 0; at < this.#predicted; at++) this.tokens[at] = values[place + at] as number;
     return this.#drafted;
@@ -76,8 +83,18 @@ export class Drafter {
 }
 
 /** Token i of a draft is of use only where all before it are right: its probability is rate^i. */
-function worthwhileLength(rate: number, cost: number): number {
-  if (rate <= cost) return 0;
-  if (rate >= 1) return MAX_DRAFT_TOKENS;
-  return Math.min(MAX_DRAFT_TOKENS, Math.floor(Math.log(cost) / Math.log(rate)));
+function bestLength(rate: number, most: number, costOf: (drafted: number) => number): number {
+  let best = 0;
+  let gain = LEAST_GAIN;
+  let tokens = 1;
+  let drafted = 0;
+  for (const length of DRAFT_LENGTHS) {
+    if (length > most) break;
+    while (drafted < length) tokens += rate ** ++drafted;
+    const promised = tokens / costOf(length);
+    if (promised <= gain) continue;
+    best = length;
+    gain = promised;
+  }
+  return best;
 }
