@@ -8,6 +8,7 @@ import {
 } from "./inference/decoding.ts";
 import { pullDemoWeights } from "./inference/model-file.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
+import { requantizedModel } from "./inference/requantized-model.ts";
 import { type MeasuredRound, measureRounds } from "./inference/rounds.ts";
 import { compareRouting } from "./inference/routing.ts";
 import {
@@ -28,10 +29,11 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // weights, in interleaved rounds.
 
 const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
-  [--model-file FILE.gguf, else the demo weights] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
+  [--model-file FILE.gguf, else the demo weights] [--quantization q4_0|q4_1|q8_0] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
   [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema|drafts|deterministic]`;
 const options = readOptions(usage, [
   "model-file",
+  "quantization",
   "peer",
   "llama-server",
   "rounds",
@@ -200,7 +202,9 @@ async function startOrFindPeer(): Promise<InferenceServer | undefined> {
 
 /** The file that both serve: by default the demo weights, from the cache or pulled into it. */
 async function modelFile(): Promise<string> {
-  return options["model-file"] ?? (await pullDemoWeights());
+  const file = options["model-file"] ?? (await pullDemoWeights());
+  const quantization = options["quantization"];
+  return quantization === undefined ? file : requantizedModel(file, quantization);
 }
 
 function judgeOverhead({ http, session }: OverheadResult): Verdict {
