@@ -8,12 +8,6 @@ export const mockText = mockDeltas.join("");
 
 export const mockUsage = { promptTokens: 64, completionTokens: mockDeltas.length };
 
-/**
- * The first word of a question that requests one delta per step; any other gets all deltas in one
- * step.
- */
-export const stepwise = "stepwise";
-
 /** A chat request of an ordinary size, a system message and a question of about 60 words. */
 export function mockRequest(stream: boolean): string {
   const words = Array.from({ length: 60 }, (_, i) => `word${i}`).join(" ");
@@ -21,7 +15,7 @@ export function mockRequest(stream: boolean): string {
     model: mockModel,
     messages: [
       { role: "system", content: "You are a helpful assistant." },
-      { role: "user", content: stream ? `${stepwise} ${words}` : words },
+      { role: "user", content: words },
     ],
     max_tokens: 256,
     temperature: 0.7,

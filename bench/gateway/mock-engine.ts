@@ -4,16 +4,17 @@ import type {
   EngineEventSink,
   EngineInfo,
   EngineLoad,
-  GenerateRequest,
 } from "@heddle/contracts/engine";
-import { mockDeltas, mockText, mockUsage, stepwise } from "./mock-answer.ts";
+import { mockDeltas, mockUsage } from "./mock-answer.ts";
 
 const done = { ...mockUsage, cachedTokens: 0, reasoningTokens: 0 };
 const maxSequences = 1_024;
+/** As large as most ids of a real vocabulary. */
+const FIRST_TOKEN_ID = 30_000;
 
 /**
- * An engine that answers at once: in one step, or, if the question begins with `stepwise`, with one
- * delta per step, as fast as the event loop turns. All events of a step leave together.
+ * An engine that answers as fast as the event loop turns, with one token a step, as real ones do. All
+ * events of a step leave together.
  */
 export class MockEngine implements Engine {
   readonly info: EngineInfo = {
@@ -25,17 +26,17 @@ export class MockEngine implements Engine {
     fileType: "none",
   };
   readonly #sink: EngineEventSink;
-  /** Live requests with the next delta of each; `whole` ones take all in one step. */
-  readonly #live = new Map<number, { next: number; readonly whole: boolean }>();
+  /** Live requests with the next delta of each. */
+  readonly #live = new Map<number, number>();
   #generatedTokens = 0;
 
   constructor(sink: EngineEventSink) {
     this.#sink = sink;
   }
 
-  submit(id: number, request: GenerateRequest): void {
+  submit(id: number): void {
     if (this.#live.size === 0) setImmediate(() => this.#step());
-    this.#live.set(id, { next: 0, whole: !lastMessage(request).startsWith(stepwise) });
+    this.#live.set(id, 0);
   }
 
   cancel(id: number): void {
@@ -67,12 +68,11 @@ export class MockEngine implements Engine {
 
   #step(): void {
     const events: EngineEvent[] = [];
-    for (const [id, state] of this.#live) {
-      if (state.next === 0) events.push(started(id));
-      if (state.whole) events.push(delta(id, mockText, mockDeltas.length));
-      else events.push(delta(id, mockDeltas[state.next]!, 1));
-      state.next = state.whole ? mockDeltas.length : state.next + 1;
-      if (state.next < mockDeltas.length) continue;
+    for (const [id, next] of this.#live) {
+      if (next === 0) events.push(started(id));
+      events.push(delta(id, next));
+      this.#live.set(id, next + 1);
+      if (next + 1 < mockDeltas.length) continue;
       this.#live.delete(id);
       this.#generatedTokens += mockDeltas.length;
       events.push({ type: "finish", id, choice: 0, reason: "stop" });
@@ -93,10 +93,7 @@ function started(id: number): EngineEvent {
   };
 }
 
-function delta(id: number, text: string, tokens: number): EngineEvent {
-  return { type: "delta", id, choice: 0, text, tokens };
-}
-
-function lastMessage({ input }: GenerateRequest): string {
-  return input.kind === "chat" ? (input.messages.at(-1)?.content ?? "") : "";
+function delta(id: number, at: number): EngineEvent {
+  const [text, tokenIds] = [mockDeltas[at]!, [FIRST_TOKEN_ID + at]];
+  return { type: "delta", id, choice: 0, text, tokens: 1, tokenIds };
 }

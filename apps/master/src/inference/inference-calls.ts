@@ -112,7 +112,9 @@ export interface PermittedCall {
 }
 
 /** A request for an engine; `later` orders those of one priority. */
-type EngineWork = Pick<InferenceCall, "request" | "place"> & { readonly later?: number };
+type EngineWork = Pick<InferenceCall, "request" | "place" | "mayHold"> & {
+  readonly later?: number;
+};
 
 /** The frame of every inference endpoint: limits, deadline, hang-ups, failures and accounting. */
 export class InferenceCalls {
@@ -263,7 +265,7 @@ export class InferenceCalls {
   async start(
     http: CallerRequest,
     { model, call, wait, ...permitted }: PermittedCall,
-    { request, later, place }: EngineWork,
+    { request, later, place, mayHold }: EngineWork,
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
     const { dispatch, deadlineMs } = this.parts;
@@ -278,6 +280,7 @@ export class InferenceCalls {
         deadlineMs,
         priority: priorityNumber(permitted.priority, later),
         place,
+        mayHold,
         traceparent: call.traceparent,
       },
       signal,

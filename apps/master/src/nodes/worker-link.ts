@@ -41,6 +41,8 @@ const READ_DEADLINE_MS = 5_000;
 const DEADLINE_GRACE_MS = 1_000;
 /** A cancelled call counts as load until the worker confirms its end, at most this long. */
 const CANCELLED_HOLD_MS = 5_000;
+/** How long a worker may hold text that may come late. */
+const HOLD_MS = 100;
 /** The largest value of a uint32 field. */
 const MAX_UINT32 = 2 ** 32 - 1;
 
@@ -129,6 +131,7 @@ export class WorkerLink {
         deadlineMs: Math.min(MAX_UINT32, Math.ceil(deadlineMs)),
         priority,
         window: EVENT_WINDOW,
+        holdMs: asked.mayHold ? HOLD_MS : 0,
         traceparent,
       },
     });

@@ -101,6 +101,24 @@ test("session: no more events are sent than granted, the last one included", asy
   expect(eventsOf(1).map(({ type }) => type)).toEqual(["started", "delta", "finish", "done"]);
 });
 
+test("session: held deltas leave as one, but for the first and at once with the end", async () => {
+  start(1, "@tokens=50 @every=1", { holdMs: 600_000 });
+  start(2, "@tokens=50 @every=1");
+  await eventually(() => isEnded(1) && isEnded(2));
+  const deltas = [1, 2].map((id) => eventsOf(id).flatMap((e) => (e.type === "delta" ? [e] : [])));
+  const texts = deltas.map((each) => each.map(({ text }) => text).join(""));
+  expect(deltas[0]?.map(({ tokens }) => tokens)).toEqual([1, 49]);
+  expect(texts[0]).toBe(texts[1]);
+});
+
+test("session: deltas are held for their time at most", async () => {
+  start(1, "@tokens=100000 @every=1", { holdMs: 20 });
+  await eventually(() => eventsOf(1).length > 5);
+  const [, begin, ...later] = eventsOf(1);
+  expect(begin).toMatchObject({ type: "delta", tokens: 1 });
+  expect(later.every((event) => event.type === "delta" && event.tokens > 1)).toBe(true);
+});
+
 test("session: an invalid request fails alone", async () => {
   start(1, "x", { deployment: "unknown" });
   start(2, "x", { request: undefined });

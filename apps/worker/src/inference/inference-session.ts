@@ -17,11 +17,18 @@ import type { ReplicaSet } from "./replica-set.ts";
 
 type SessionStream = ServerDuplexStream<InferenceCommand__Output, InferenceEvents>;
 
+type Delta = EngineEvent & { readonly type: "delta" };
+
 /** The most open requests of one master; its own queue holds the rest. */
 const MAX_REQUESTS = 4_096;
 
 interface OpenRequest {
   readonly outbox: Outbox;
+  /** How long deltas may be held; 0 for not at all. */
+  readonly holdMs: number;
+  /** Runs while deltas are held. */
+  hold?: NodeJS.Timeout | undefined;
+  hasText?: boolean;
   /** Undefined where traces are off. */
   readonly span: EngineSpan | undefined;
   call?: ReplicaCall | undefined;
@@ -97,6 +104,7 @@ export class InferenceSession {
     }
     const opened: OpenRequest = {
       outbox: new Outbox(start.window),
+      holdMs: start.holdMs,
       span: EngineSpan.open(start),
     };
     this.#open.set(id, opened);
@@ -139,7 +147,23 @@ export class InferenceSession {
     opened.span?.observe(event);
     opened.outbox.push(event.id === id ? event : { ...event, id });
     if (isLast(event)) opened.isEndUnreported = true;
+    if (event.type === "delta" && this.#isHeld(id, opened, event)) return;
     this.#markDirty(id);
+  }
+
+  /**
+   * Whether a delta waits for those that follow. The first shows that the answer has begun, and tokens
+   * with scores are told apart.
+   */
+  #isHeld(id: number, opened: OpenRequest, { logprobs }: Delta): boolean {
+    const { hasText, holdMs } = opened;
+    opened.hasText = true;
+    if (!hasText || holdMs === 0 || logprobs) return false;
+    opened.hold ??= setTimeout(() => {
+      opened.hold = undefined;
+      this.#markDirty(id);
+    }, holdMs);
+    return true;
   }
 
   #markDirty(id: number): void {
@@ -155,7 +179,7 @@ export class InferenceSession {
       const opened = this.#open.get(id);
       for (const event of opened?.outbox.take() ?? []) {
         events.push(encodeEvent(event));
-        if (isLast(event)) this.#open.delete(id);
+        if (isLast(event)) this.#forget(id);
       }
       if (!opened?.isEndUnreported) continue;
       opened.isEndUnreported = false;
@@ -167,10 +191,16 @@ export class InferenceSession {
     }
   }
 
+  #forget(id: number): void {
+    clearTimeout(this.#open.get(id)?.hold);
+    this.#open.delete(id);
+  }
+
   #end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    for (const { call, span } of this.#open.values()) {
+    for (const { call, span, hold } of this.#open.values()) {
+      clearTimeout(hold);
       call?.cancel();
       span?.abandon();
     }

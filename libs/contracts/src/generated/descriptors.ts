@@ -1997,6 +1997,10 @@ export const DESCRIPTORS = `{
         "traceparent": {
          "type": "string",
          "id": 11
+        },
+        "holdMs": {
+         "type": "uint32",
+         "id": 12
         }
        }
       },

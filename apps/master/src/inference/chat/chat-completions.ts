@@ -17,6 +17,7 @@ import { type DividedCall, type PartSink, runParts } from "../parts/run-parts.ts
 import { type ChatChoice, type ChatIdentity, ChunkWriter, completionBody } from "./chat-format.ts";
 import { estimatePromptTokens, toGenerateRequest } from "./chat-request.ts";
 import { type ChoiceCalls, ChoiceSplitter, type SplitChoice } from "./choice-splitter.ts";
+import { mayHoldText } from "./reasoning.ts";
 
 /** A prepared call whose key permits it. */
 interface Prepared extends DividedCall {
@@ -67,7 +68,9 @@ export class ChatCompletions {
       endUser: request.safety_identifier ?? request.user ?? undefined,
     });
     const reasoning = models.reasoningStyle(model);
-    return { ...permitted, parts, later: request.priority ?? 0, request, reasoning };
+    const later = request.priority ?? 0;
+    const mayHold = mayHoldText(request.stream === true, reasoning);
+    return { ...permitted, parts, later, mayHold, request, reasoning };
   }
 
   /** Resolves with the failure of a started answer, or undefined. */

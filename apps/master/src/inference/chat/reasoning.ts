@@ -10,6 +10,11 @@ export interface SplitDelta {
   reasoningTokens: number;
 }
 
+/** Whether text may come late and joined: no stream shows it, and no tokens of reasoning are to be counted. */
+export function mayHoldText(isStreamed: boolean, style: ReasoningStyle | undefined): boolean {
+  return !isStreamed && style === undefined;
+}
+
 const OPEN = "<think>";
 const CLOSE = "</think>";
 

@@ -88,7 +88,8 @@ export class TextCompletions {
     const names = `"model":${JSON.stringify(model.id)},"system_fingerprint":${JSON.stringify(fingerprintOf(model))}`;
     const head = `{"id":"${id}","object":"text_completion","created":${created},${names}`;
     const later = request.priority ?? 0;
-    return { ...permitted, parts, later, request, prompts, choices, head };
+    const mayHold = request.stream !== true;
+    return { ...permitted, parts, later, mayHold, request, prompts, choices, head };
   }
 
   async #whole(

@@ -16,6 +16,7 @@ import { uniqueSuffix } from "../../http/request-id.ts";
 import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
 import { estimatePromptTokens, toChatInput, toGenerateRequest } from "../chat/chat-request.ts";
 import { ChoiceSplitter } from "../chat/choice-splitter.ts";
+import { mayHoldText } from "../chat/reasoning.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import {
   cutShort,
@@ -83,10 +84,11 @@ export class MessageCalls {
     prepared: Prepared,
     signal: AbortSignal,
   ): Promise<AppError | undefined> {
-    const { chat, maxTokens } = prepared;
-    const work = { request: toGenerateRequest(chat, maxTokens) };
+    const { request, chat, maxTokens, reasoning } = prepared;
+    const mayHold = mayHoldText(request.stream === true, reasoning);
+    const work = { request: toGenerateRequest(chat, maxTokens), mayHold };
     const starting = this.#calls.start(http, prepared, work, signal);
-    if (prepared.request.stream !== true) {
+    if (request.stream !== true) {
       const collector = new MessageCollector();
       for await (const event of messageEvents(prepared, starting)) collector.take(event);
       this.#calls.send(http, reply, prepared, JSON.stringify(collector.message));

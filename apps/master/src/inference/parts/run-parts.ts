@@ -15,6 +15,7 @@ export interface DividedCall extends PermittedCall {
   readonly parts: readonly ChoicePart[];
   /** The request's `priority`: the engine runs requests with a larger one later. */
   readonly later: number;
+  readonly mayHold: boolean;
 }
 
 /** What makes the answer of a call from its parts. */
@@ -56,7 +57,8 @@ async function runPart(
   const { request, place, sharesPrompt } = part;
   const tally = divided.call.part(sharesPrompt);
   try {
-    const own = { request, later: divided.later, place };
+    const { later, mayHold } = divided;
+    const own = { request, later, place, mayHold };
     const answer = await calls.start(http, divided, own, signal);
     for await (const event of answer.events) {
       tally.observe(event);

@@ -69,12 +69,12 @@ const SCORE_BYTES = 128;
 /** The pieces of a response, from which its stream can be repeated. */
 export class Journal {
   readonly pieces: Piece[] = [];
-  readonly #isStreamed: boolean;
+  /** Whether a stream shows the pieces one by one; else they are joined. */
+  readonly isStreamed: boolean;
   #bytes = 0;
 
-  /** Pieces are joined where no stream has shown them one by one. */
   constructor(isStreamed: boolean) {
-    this.#isStreamed = isStreamed;
+    this.isStreamed = isStreamed;
   }
 
   add(piece: Piece): void {
@@ -83,7 +83,7 @@ export class Journal {
       const message = `The response is larger than ${MAX_PIECE_BYTES} bytes. Ask for less text, or for fewer log-probabilities.`;
       throw new AppError("insufficient_storage", message);
     }
-    if (this.#isStreamed) this.pieces.push(piece);
+    if (this.isStreamed) this.pieces.push(piece);
     else appendJoined(this.pieces, piece);
   }
 }

@@ -14,6 +14,7 @@ import { uniqueSuffix } from "../../http/request-id.ts";
 import { priorityOfRequest, tierOf } from "../call-priority.ts";
 import { askedTokens, choiceCalls } from "../chat/chat-completions.ts";
 import { estimatePromptTokens, toChatInput, toGenerateRequest } from "../chat/chat-request.ts";
+import { mayHoldText } from "../chat/reasoning.ts";
 import type { InferenceAnswer } from "../dispatch/inference-port.ts";
 import { cutShort, InferenceCalls, type PermittedCall } from "../inference-calls.ts";
 import { readingOf } from "../tokens/token-calls.ts";
@@ -134,12 +135,13 @@ export class ResponseGeneration {
     prepared: PreparedResponse,
     signal: AbortSignal,
   ): Promise<InferenceAnswer> {
-    const { chat, maxTokens, request } = prepared;
+    const { chat, maxTokens, request, journal, reasoning } = prepared;
     try {
       const fitting =
         request.truncation === "auto" ? await this.#fitting(http, prepared, signal) : chat;
       const wanted = toGenerateRequest(fitting, maxTokens);
-      const work = { request: wanted, later: request.priority ?? 0 };
+      const mayHold = mayHoldText(journal.isStreamed, reasoning);
+      const work = { request: wanted, later: request.priority ?? 0, mayHold };
       return await this.#calls.start(http, prepared, work, signal);
     } catch (thrown) {
       throw renamed(thrown);

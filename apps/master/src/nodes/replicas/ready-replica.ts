@@ -12,6 +12,8 @@ export interface InferenceCall {
   readonly deadlineMs: number;
   /** The number of `priorityNumber`; larger goes first. */
   readonly priority: number;
+  /** Whether text may come late and joined: of an answer that is shown at its end alone. */
+  readonly mayHold?: boolean | undefined;
   /** The trace context of the call's span; absent where traces are off. */
   readonly traceparent?: string | undefined;
   /** The part's position in a call that is divided. */

@@ -16,6 +16,7 @@ export interface Start {
   'read'?: (_heddle_v1_ReadRequest | null);
   'cacheSalt'?: (string);
   'traceparent'?: (string);
+  'holdMs'?: (number);
   'work'?: "request"|"embed"|"read";
 }
 
@@ -31,5 +32,6 @@ export interface Start__Output {
   'read'?: (_heddle_v1_ReadRequest__Output | null);
   'cacheSalt': (string);
   'traceparent': (string);
+  'holdMs': (number);
   'work'?: "request"|"embed"|"read";
 }
