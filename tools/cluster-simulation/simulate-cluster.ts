@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { NEWEST_VERSION } from "@heddle/control/cluster-version";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
+import type { JobFailureRecord } from "@heddle/control/jobs/records/records";
 import { watchCores } from "@heddle/simulation/core-watch";
 import { Dice } from "@heddle/simulation/dice";
 import { EventQueue } from "@heddle/simulation/event-queue";
@@ -80,6 +81,8 @@ const SETTLE_US = 200_000;
 const TRAINING_SHARE = 0.3;
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
+/** In the message of a job's failure. */
+const NO_CHECKPOINT = "no checkpoint of job";
 /** A run of this length in true time is stuck. */
 const STUCK_MS = 600_000;
 
@@ -365,6 +368,18 @@ class ClusterSimulation {
       checker.running === 0,
       "no task runs after its job",
       () => `${checker.running} run`,
+    );
+    if (this.#servers.every(({ hasLostDisk }) => !hasLostDisk)) {
+      for (const { id, failure } of state?.jobs.values() ?? []) this.#checkFailure(id, failure);
+    }
+  }
+
+  /** Disks keep checkpoints; a server that has them may be away, but not for long. */
+  #checkFailure(id: string, failure: JobFailureRecord | undefined): void {
+    this.#world.checker.demand(
+      !failure?.message.includes(NO_CHECKPOINT),
+      "no job fails for want of a checkpoint that a disk has",
+      () => `${id}: ${failure?.message}`,
     );
   }
 

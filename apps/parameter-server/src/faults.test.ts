@@ -238,6 +238,9 @@ test("checkpoint: without a usable one the error lists those that were tried", a
   const missing = { name: "v9", version: 9, pieces: 1, servers: job.spec.servers, bytes: 0 };
   const restore = restoreShards(job, [missing]);
   await expect(restore).rejects.toMatchObject({ code: "not_found", message: /v9: piece 0/ });
+  // A server that does not answer may have it.
+  const away = restoreShards({ ...job, lost: ["127.0.0.1:9"] }, [missing]);
+  await expect(away).rejects.toMatchObject({ code: "shard_unavailable", message: /v9: piece 0/ });
 });
 
 test("attempt: continues with open shards; closed ones start from zeros", async () => {

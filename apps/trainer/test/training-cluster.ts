@@ -91,6 +91,7 @@ export class TrainingCluster {
       socketDirectory: "",
       parameterServers: servers.map(({ address }) => address),
       readyServers: servers.map(({ address }) => address),
+      lostServers: [],
       ...options,
     });
   }

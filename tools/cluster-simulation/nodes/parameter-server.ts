@@ -10,6 +10,9 @@ const PORT = 9_100;
 
 /** A parameter server on its machine: the real one, whose shards' threads are events. */
 export class ServerInSimulation extends NodeInSimulation {
+  /** Its checkpoints are gone. */
+  hasLostDisk = false;
+
   constructor(world: ClusterWorld, machine: NodeMachine, masters: readonly string[]) {
     super(world, machine, () => run(machine, masters));
   }
@@ -18,6 +21,7 @@ export class ServerInSimulation extends NodeInSimulation {
   loseDisk(): void {
     const { directory } = this.machine;
     this.kill();
+    this.hasLostDisk = true;
     rmSync(directory, { recursive: true });
     mkdirSync(directory);
   }

@@ -186,8 +186,10 @@ describe("a training job", () => {
     }
   });
 
-  it("gets all ready servers at its start, since any may have its checkpoint", async () => {
-    await api.propose({ type: "server.join", server: server("r") });
+  // holds: train-awaited-server
+  it("gets all servers at its start, also those lost lately: any may have its checkpoint", async () => {
+    for (const id of ["r", "s"]) await api.propose({ type: "server.join", server: server(id) });
+    await api.propose({ type: "server.lost", serverIds: ["s"] });
     const id = await api.submit({ ...training("ppo"), command: undefined });
     await api.reached(id, "scheduled");
     const task = { jobId: id, attempt: 1, rank: 0 };
@@ -201,9 +203,12 @@ describe("a training job", () => {
     const named = { ...task, incarnation: 0 };
     const none = { exit: null, progress: null, cluster: "" };
     const status = { task: named, phase: "leased", rendezvous: "h:1", ...none };
-    const order = record && commandForTask(state, record, status, Date.now(), SECRETS);
-    expect(order?.start?.parameterServers).toHaveLength(1);
-    expect(order?.start?.readyServers).toEqual(["p:1", "q:1", "r:1"]);
+    const orderIn = (ms: number) =>
+      record && commandForTask(state, record, status, Date.now() + ms, SECRETS)?.start;
+    expect(orderIn(0)?.parameterServers).toHaveLength(1);
+    expect(orderIn(0)?.readyServers).toEqual(["p:1", "q:1", "r:1"]);
+    expect(orderIn(0)?.lostServers).toEqual(["s:1"]);
+    expect(orderIn(600_000)?.lostServers).toEqual([]);
     await api.call("DELETE", `/jobs/${id}`);
     await api.report(id, "exited", { endedAtMs: 1 });
   });

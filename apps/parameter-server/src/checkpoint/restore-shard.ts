@@ -1,4 +1,4 @@
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import { oneVersion } from "@heddle/parameters/shards/checkpoint-versions";
 import { type Segment, shardLayouts } from "@heddle/parameters/shards/shard-layout";
 import { shardMethods } from "@heddle/parameters/shards/shard-methods";
@@ -32,8 +32,9 @@ const PIECE_MS = 300_000;
 
 /**
  * Fills a slab from the pieces of a checkpoint of any number of shards. Returns the version.
- * Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of another model, and
- * `not_found` for one that no source has; the slab is then invalid.
+ * Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of another model,
+ * `shard_unavailable` for one that only a source that did not answer may have, and `not_found` for
+ * one that no source has; the slab is then invalid.
  */
 export async function restoreShard(
   spec: ShardSpec,
@@ -114,14 +115,19 @@ async function restorePiece(
     }
   }
   const reasons = failures.map(({ message }, i) => `${sources[i]}: ${message}`).join("; ");
-  // The most informative error: a piece of another model says more than a damaged copy.
-  const codes = failures.map((failure) => failure.code);
-  const code =
-    (["unprocessable", "invalid_value"] as const).find((one) => codes.includes(one)) ?? "not_found";
   throw new AppError(
-    code,
+    codeOf(failures.map(({ code }) => code)),
     `piece ${target.piece} of checkpoint ${name} cannot be used: ${reasons}`,
   );
+}
+
+/** A source that is away may have an undamaged piece; one of another model makes that irrelevant. */
+function codeOf(codes: readonly ErrorCode[]): ErrorCode {
+  if (codes.includes("unprocessable")) return "unprocessable";
+  if (codes.some((code) => code === "unavailable" || code === "deadline_exceeded")) {
+    return "shard_unavailable";
+  }
+  return codes.includes("invalid_value") ? "invalid_value" : "not_found";
 }
 
 async function* dataOf(

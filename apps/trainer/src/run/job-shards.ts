@@ -136,8 +136,8 @@ export class JobShards {
     const { orders, credentials, signal } = options;
     this.#options = options;
     this.#place = nodePlace(orders.nodes, orders.rank, orders.tasks);
-    const holders = orders.readyServers;
-    this.#access = { spec: specOf(options, this.#place), credentials, signal, holders };
+    const { readyServers: holders, lostServers: lost } = orders;
+    this.#access = { spec: specOf(options, this.#place), credentials, signal, holders, lost };
   }
 
   /**
@@ -241,7 +241,9 @@ export class JobShards {
       pieces,
       servers: found.get(name) ?? [],
     }));
-    const restored = this.#persist(() => restoreShards(this.#access, candidates));
+    const restored = restoreShards(this.#access, candidates, (restore) =>
+      this.#persist(restore, isShardAway),
+    );
     const { used, refused } = await restored.catch((cause) => {
       throw this.#restoreFault(cause);
     });
@@ -285,15 +287,16 @@ export class JobShards {
   }
 
   /** Retries while a server is unreachable, as pushes and pulls do. */
-  #persist<Result>(work: () => Promise<Result>): Promise<Result> {
+  #persist<Result>(work: () => Promise<Result>, isPassing = isAway): Promise<Result> {
     return retry(work, {
       backoff: BACKOFF,
       deadlineMs: AWAY_MS,
       signal: this.#access.signal,
-      isPassing: isAway,
+      isPassing,
       lateError: (cause) => {
         const message = `a parameter server has been unreachable for ${AWAY_MS} ms`;
-        return new AppError("unavailable", `${message}: ${toAppError(cause).message}`, { cause });
+        const why = `${message}: ${toAppError(cause).message}`;
+        return new AppError("shard_unavailable", why, { cause });
       },
     });
   }
@@ -332,6 +335,11 @@ function isAway(error: unknown): boolean {
   // The cause is an error of gRPC, whatever the server answered.
   for (let at = error; at instanceof AppError; at = at.cause) if (at.retryable) return true;
   return false;
+}
+
+/** Also where a server waits for another's piece of a checkpoint. */
+function isShardAway(error: unknown): boolean {
+  return isAway(error) || toAppError(error).code === "shard_unavailable";
 }
 
 function specOf({ orders, config, plan }: JobShardsOptions, { nodes }: NodePlace): ShardSetSpec {

@@ -50,6 +50,39 @@ test.concurrent("opening shards: a parameter server that stays down is a lost no
   expect(await cluster.job("weave", config, [server]).start().ended()).toBe(75);
 });
 
+/** The second attempt of a job, whose only checkpoint is on a server that has ended. */
+async function withoutHolder(name: string) {
+  const server = await cluster.startServer(name);
+  const other = await cluster.startServer(`${name}-other`);
+  const job = cluster.job("weave", config, [server]);
+  const first = job.start();
+  await first.reachesRound(5);
+  const resumeFrom = await first.checkpoint();
+  await first.kill();
+  await server.kill();
+  const ready = [other.address];
+  const places = { parameterServers: ready, readyServers: ready, lostServers: [server.address] };
+  return { server, second: job.start({ attempt: 2, resumeFrom, ...places }), resumeFrom };
+}
+
+// holds: train-awaited-server
+test.concurrent("only checkpoint: a server that is away with it is awaited", async () => {
+  const { server, second, resumeFrom } = await withoutHolder("s4");
+  await delay(5_000);
+  expect(second.child.exitCode).toBeNull();
+  await cluster.startServer("s4", Number(server.address.split(":")[1]));
+  await second.reachesRound(10);
+  expect(second.output).toContain(`resumed from checkpoint ${resumeFrom}`);
+});
+
+// holds: train-awaited-server
+test.concurrent("only checkpoint: a server that stays away with it is a lost node", async () => {
+  const { second, resumeFrom } = await withoutHolder("s5");
+  expect(await second.ended()).toBe(75);
+  expect(second.output).toMatch(/the task failed \(shard_unavailable\): no checkpoint of job/);
+  expect(second.output).toContain(`${resumeFrom}: a parameter server has been unreachable`);
+});
+
 test.concurrent("lost server: all tasks of a node end with the same code, not as failures", async () => {
   const server = await cluster.startServer("s1");
   const tasks = cluster.job("weave", config, [server], { tasks: 2, nodes: ["n", "n"] }).startAll();

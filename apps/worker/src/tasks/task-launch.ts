@@ -52,6 +52,7 @@ export function taskLaunch(
     ],
     parameterServers: places.parameterServers,
     readyServers: places.readyServers,
+    lostServers: places.lostServers,
     jobToken: places.jobToken,
     ticket: places.ticket,
     nodes: places.nodes,

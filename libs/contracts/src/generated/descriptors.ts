@@ -862,6 +862,11 @@ export const DESCRIPTORS = `{
          "keyType": "string",
          "type": "string",
          "id": 8
+        },
+        "lostServers": {
+         "rule": "repeated",
+         "type": "string",
+         "id": 9
         }
        }
       },

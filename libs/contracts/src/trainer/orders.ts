@@ -23,6 +23,8 @@ export interface TrainerOrders {
   readonly parameterServers: readonly string[];
   /** gRPC addresses of all ready parameter servers; any may hold checkpoint pieces. */
   readonly readyServers: readonly string[];
+  /** Of those that were lost minutes ago: one that returns may have the only copy. */
+  readonly lostServers: readonly string[];
   /** Lost tasks without which the others continue. */
   readonly failureTolerance?: number | undefined;
   /** How many tasks of this rank and attempt were lost before this one; 0 by default. */

@@ -1,4 +1,4 @@
-import { AppError, toAppError } from "@heddle/base/errors";
+import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ShardStatus__Output } from "@heddle/contracts/generated/heddle/v1/ShardStatus";
 import type { CallerCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
@@ -16,6 +16,8 @@ export interface ShardSetAccess {
    * servers may be among them, and are always asked.
    */
   readonly holders?: readonly string[] | undefined;
+  /** Of servers that may be away: asked last, for what no other has. */
+  readonly lost?: readonly string[] | undefined;
 }
 
 /** A checkpoint to look for. */
@@ -38,6 +40,12 @@ export interface ShardSetCheckpoint extends HeldCheckpoint {
 const OPEN_MS = 30_000;
 const CHECKPOINT_MS = 300_000;
 const RESTORE_MS = 600_000;
+/** Errors of a checkpoint that leave the one before it to try. */
+const PASSED_OVER: ReadonlySet<ErrorCode> = new Set([
+  "invalid_value",
+  "not_found",
+  "shard_unavailable",
+]);
 /**
  * Under ssp and asp shards advance meanwhile, under bsp one may lack a lost worker's part: how often
  * their version is read again.
@@ -166,36 +174,45 @@ export async function listCheckpoints(
 
 /**
  * Opens the shards and fills them from the newest undamaged checkpoint of `newestFirst`, whatever
- * its number of shards. Returns that one, and why others were skipped.
- * - Rejects with `invalid_value` if all are damaged, and with `not_found` if some are missing.
+ * its number of shards. Returns that one, and why others were skipped. `persist` may repeat what
+ * fails with `shard_unavailable`, as a server that is away may have what the others lack.
+ * - Rejects with `invalid_value` if all are damaged, with `shard_unavailable` if a server was away
+ *   that may have one, and else with `not_found`.
  * - Rejects with `unprocessable` at the first that is of a model of another form.
  */
 export async function restoreShards<Checkpoint extends HeldCheckpoint>(
   access: ShardSetAccess,
   newestFirst: readonly Checkpoint[],
+  persist = (work: () => Promise<void>): Promise<void> => work(),
 ): Promise<{ readonly used: Checkpoint; readonly refused: readonly string[] }> {
   const refused: string[] = [];
-  let areDamaged = newestFirst.length > 0;
+  const codes = new Set<ErrorCode>();
   for (const checkpoint of newestFirst) {
     try {
-      await restore(access, checkpoint);
+      await persist(() => restore(access, checkpoint));
       return { used: checkpoint, refused };
     } catch (error) {
       const { code, message } = toAppError(error);
-      if (code !== "invalid_value" && code !== "not_found") throw error;
+      if (!PASSED_OVER.has(code)) throw error;
       refused.push(`${checkpoint.name}: ${message}`);
-      areDamaged &&= code === "invalid_value";
+      codes.add(code);
     }
   }
   const reasons = refused.join("; ") || "there is none";
   const message = `no checkpoint of job ${access.spec.jobId} can be used: ${reasons}`;
-  throw new AppError(areDamaged ? "invalid_value" : "not_found", message);
+  throw new AppError(worstOf(codes), message);
+}
+
+function worstOf(codes: ReadonlySet<ErrorCode>): ErrorCode {
+  if (codes.has("shard_unavailable")) return "shard_unavailable";
+  return codes.size === 1 && codes.has("invalid_value") ? "invalid_value" : "not_found";
 }
 
 async function restore(access: ShardSetAccess, checkpoint: HeldCheckpoint): Promise<void> {
   const { spec } = access;
   // The copy of a lost server's piece is on another of them.
-  const sources = [...new Set([...checkpoint.servers, ...allHolders(access)])];
+  const { lost = [] } = access;
+  const sources = [...new Set([...checkpoint.servers, ...allHolders(access), ...lost])];
   const restored = await eachServer(access, (peer, shard) => {
     const open = encodeShard(spec, shard);
     const request = { open, name: checkpoint.name, sources, pieces: checkpoint.pieces };

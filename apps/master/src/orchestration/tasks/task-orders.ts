@@ -11,6 +11,7 @@ import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-stat
 import {
   type ArtifactRecord,
   type JobsState,
+  type ServerRecord,
   type TaskExitRecord,
   type TaskRecord,
   taskKey,
@@ -22,6 +23,8 @@ import { inputOrders } from "./input-orders.ts";
 const BYTES_PER_GB = 1e9;
 /** Grace period of a task whose checkpoint is not needed. */
 const LEAVE_MS = 5_000;
+/** How long the next attempts wait for a lost parameter server that may have the only checkpoint. */
+const AWAIT_SERVER_MS = 600_000;
 
 const ORDER = ["reserved", "leased", "starting", "running", "stopping", "exited"] as const;
 
@@ -64,7 +67,7 @@ export function commandForTask(
   }
   if (desired.order !== "start" || status.phase !== "leased") return undefined;
   const gang = gangOf(state, record, job.tasks);
-  return gang && { start: startOf(state, record, gang, secrets) };
+  return gang && { start: startOf(state, record, gang, secrets, nowMs) };
 }
 
 function startOf(
@@ -72,6 +75,7 @@ function startOf(
   record: TaskRecord,
   gang: readonly TaskRecord[],
   secrets: TaskSecrets,
+  nowMs: number,
 ): StartTask {
   const peers = gang.map(({ rendezvous = "" }) => rendezvous);
   const nodes = gang.map(({ nodeId }) => nodeId);
@@ -88,7 +92,10 @@ function startOf(
   return {
     ...base,
     parameterServers,
-    readyServers: readyServersOf(state),
+    readyServers: addressesOf(state, ({ state }) => state === "ready"),
+    lostServers: addressesOf(state, ({ state, lostAtMs = 0 }) => {
+      return state === "lost" && nowMs - lostAtMs < AWAIT_SERVER_MS;
+    }),
     jobToken: secrets.attemptToken(record),
     ticket: secrets.ticket(record, parameterServers, runMs),
   };
@@ -231,10 +238,13 @@ function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: LEAVE_MS, why } };
 }
 
-/** Addresses by id, so that every task of a gang gets the same order. */
-function readyServersOf({ servers }: JobsState): string[] {
-  const ready = [...servers.values()].filter((server) => server.state === "ready");
-  return ready.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);
+/** Of parameter servers; by id, so that every task of a gang gets the same order. */
+function addressesOf(
+  { servers }: JobsState,
+  isIncluded: (server: ServerRecord) => boolean,
+): string[] {
+  const included = [...servers.values()].filter(isIncluded);
+  return included.toSorted((a, b) => (a.id < b.id ? -1 : 1)).map(({ address }) => address);
 }
 
 /** The tasks of every rank, or undefined while one has no address. */

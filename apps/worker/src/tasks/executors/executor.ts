@@ -64,6 +64,8 @@ export interface TaskLaunch {
   readonly parameterServers: readonly string[];
   /** Likewise of all parameter servers that are ready. */
   readonly readyServers: readonly string[];
+  /** Likewise of those that were lost minutes ago. */
+  readonly lostServers: readonly string[];
   /** The secret of their data connections; empty on an adopted task, and of other jobs. */
   readonly jobToken: Uint8Array;
   /** The ticket for the parameter servers; likewise. */
@@ -84,6 +86,7 @@ export interface GangPlaces {
   readonly peers: readonly string[];
   readonly parameterServers: readonly string[];
   readonly readyServers: readonly string[];
+  readonly lostServers: readonly string[];
   readonly jobToken: Uint8Array;
   readonly ticket: string;
   /** Variables of the job whose values are secrets: they are never written to a disk. */
@@ -96,6 +99,7 @@ export const NO_PLACES: GangPlaces = {
   peers: [],
   parameterServers: [],
   readyServers: [],
+  lostServers: [],
   nodes: [],
   jobToken: new Uint8Array(),
   ticket: "",

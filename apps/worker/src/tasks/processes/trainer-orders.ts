@@ -12,7 +12,7 @@ export function trainerOrders(
   plugins: readonly PluginEntry[],
 ): Omit<TrainerOrders, "socketDirectory"> {
   const { id, spec } = plan;
-  const { parameterServers, readyServers, jobToken, ticket, nodes } = places;
+  const { parameterServers, readyServers, lostServers, jobToken, ticket, nodes } = places;
   const { credentials, host, version } = node;
   const path = (name: string) => {
     const found = environment[name];
@@ -29,6 +29,7 @@ export function trainerOrders(
     config: configOf(plan),
     parameterServers,
     readyServers,
+    lostServers,
     host,
     release: version,
     plugins,

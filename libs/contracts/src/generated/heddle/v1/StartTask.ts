@@ -11,6 +11,7 @@ export interface StartTask {
   'readyServers'?: (string)[];
   'ticket'?: (string);
   'secretVariables'?: ({[key: string]: string});
+  'lostServers'?: (string)[];
 }
 
 export interface StartTask__Output {
@@ -22,4 +23,5 @@ export interface StartTask__Output {
   'readyServers': (string)[];
   'ticket': (string);
   'secretVariables': ({[key: string]: string});
+  'lostServers': (string)[];
 }
