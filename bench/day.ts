@@ -27,9 +27,10 @@ import { printVerdicts } from "./support/table.ts";
 // A day in an hour: a whole cluster under mixed load, one of whose processes is killed or frozen, or
 // whose disk is full, every few seconds. Nothing that was accepted may be lost.
 
-const usage = "npm run soak -- [--hours H] [--seed N] [--fault-seconds N]";
-const options = readOptions(usage, ["hours", "seed", "fault-seconds"]);
-const runMs = Number(options["hours"] ?? 1) * 3_600_000;
+const usage = "npm run soak -- [--hours H | --minutes M] [--seed N] [--fault-seconds N]";
+const options = readOptions(usage, ["hours", "minutes", "seed", "fault-seconds"]);
+const minutes = Number(options["minutes"] ?? Number(options["hours"] ?? 1) * 60);
+const runMs = minutes * 60_000;
 const seed = Number(options["seed"] ?? Date.now() % 1_000_000);
 const faultMs = Number(options["fault-seconds"] ?? 20) * 1_000;
 /** The name of the run, and where its report is. */

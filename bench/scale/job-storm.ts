@@ -50,7 +50,7 @@ export async function measureJobStorm(
   const before = await leading();
   const follower = await EventFollower.open(url, group.adminKey);
   await fleet.report();
-  const sent = await submitAll(url, group.adminKey, jobs, rate);
+  const sent = await submitAll({ url, key: group.adminKey, jobs, rate, bodyOf: jobBody });
   const started = new Map<string, number>();
   const deadline = performance.now() + TIMEOUT_MS;
   while (follower.endedMs.size < sent.sentMs.size && performance.now() < deadline) {
@@ -91,8 +91,18 @@ interface Submitted {
   seconds: number;
 }
 
+export interface Submission {
+  readonly url: string;
+  readonly key: string;
+  readonly jobs: number;
+  /** Submissions a second; 0 for as many as 64 callers can make. */
+  readonly rate: number;
+  readonly bodyOf: (at: number) => object;
+}
+
 /** An open loop at the rate over many connections, or a closed loop of them. */
-async function submitAll(url: string, key: string, jobs: number, rate: number): Promise<Submitted> {
+export async function submitAll(submission: Submission): Promise<Submitted> {
+  const { url, key, jobs, rate, bodyOf } = submission;
   const result: Submitted = { sentMs: new Map(), answerMs: [], refused: 0, seconds: 0 };
   const origin = originOf(url);
   const headers = { authorization: `Bearer ${key}` };
@@ -104,7 +114,7 @@ async function submitAll(url: string, key: string, jobs: number, rate: number): 
       const dueMs = rate > 0 ? startedMs + (at * 1_000) / rate : 0;
       const waitMs = dueMs - performance.now();
       if (waitMs > 0) await delay(waitMs);
-      const body = JSON.stringify(jobBody(at));
+      const body = JSON.stringify(bodyOf(at));
       await submit(connection, postBytes({ origin, path: PATH, headers, body }), result);
     }
     connection.close();
