@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 
 const MAIN = fileURLToPath(new URL("cluster-simulation/main.ts", import.meta.url));
 /** HEDDLE_CLUSTER_SEEDS sets another number; HEDDLE_CLUSTER_SEED names the first one. */
-const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 200);
+const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 500);
 const FIRST_SEED = Number(
   process.env["HEDDLE_CLUSTER_SEED"] ?? 1_000 + Math.floor(Math.random() * 1e6),
 );
@@ -91,11 +91,11 @@ describe("whole cluster simulation", () => {
   // holds: sim-cluster-repeat
   it("a seed: runs identically each time, also after others", { timeout: TIMEOUT_MS }, async () => {
     const runs = [
-      ["--seeds", 1, "--seed", 3],
-      ["--seeds", 2, "--seed", 2],
+      ["--seeds", 1, "--seed", 7031],
+      ["--seeds", 2, "--seed", 7030],
     ];
     const traces = runs.map(async (seeds) => {
-      const { stdout } = await simulate("--seconds", 20, ...seeds, "--trains", "--trace");
+      const { stdout } = await simulate("--seconds", SECONDS, ...seeds, "--trains", "--trace");
       return stdout.split("\n").filter((line) => / ms {2}/.test(line));
     });
     const [alone = [], after = []] = await Promise.all(traces);

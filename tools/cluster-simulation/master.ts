@@ -31,7 +31,7 @@ import type { ClusterWorld } from "./world.ts";
 export const CLUSTER_ID = "simulated";
 export const CLUSTER_TOKEN = "a-token-for-simulations";
 export const MASTER_PORT = 9_000;
-const POLL_US = 20_000;
+const POLL_US = 50_000;
 /** A line of the worker's in a log, where its disk was full. */
 const FULL_DISK_NOTE = "[heddle: the worker's disk was full";
 

@@ -78,7 +78,7 @@ const DRIFTS = [0.5, 1, 8];
 const POLL_US = 5_000_000;
 const SETTLE_US = 200_000;
 /** The share of runs in which some jobs train: they cost more. */
-const TRAINING_SHARE = 0.3;
+const TRAINING_SHARE = 0.12;
 /** The mean time between two submissions for each worker. */
 const MEAN_GAP_US = 4_000_000;
 /** In the message of a job's failure. */

@@ -6,6 +6,9 @@ import type { EventQueue } from "@heddle/simulation/event-queue";
 /** Wall-clock time at the start of every run, so that runs of one seed are equal. */
 const EPOCH_MS = Date.UTC(2026, 0, 1);
 
+/** The share of reads that take no time, and so no event. */
+const CACHED_SHARE = 0.8;
+
 const current = new AsyncLocalStorage<SimulatedProcess>();
 const real = { setTimeout, clearTimeout };
 
@@ -112,6 +115,11 @@ export class SimulatedProcess {
   /** Runs it in this process after `delayUs` of true time; never after the process has ended. */
   after(delayUs: number, work: () => void): void {
     this.queue.after(delayUs, () => this.#happen(work));
+  }
+
+  /** The same for an operation that only reads: most find the file in the page cache. */
+  async readLatency(): Promise<void> {
+    if (!this.dice.chance(CACHED_SHARE)) await this.fileLatency();
   }
 
   /** Resolves after the latency of a file operation. */

@@ -1,11 +1,20 @@
 import { here, VirtualTimer } from "./simulated-process.ts";
 
-/** Replaces the clocks, timers and random numbers of the code that runs in simulated processes. */
+/** The memory that a simulated process uses. */
+const RESIDENT_BYTES = 2 ** 27;
+
+/**
+ * Replaces the clocks, timers, random numbers and memory of the code that runs in simulated
+ * processes.
+ */
 export function installVirtualGlobals(): void {
   replaceTimers();
   replaceClocks();
   const random = Math.random;
   Math.random = () => here()?.dice.random() ?? random();
+  const rss = process.memoryUsage.rss;
+  // Masters share out what parameter servers leave of a machine.
+  process.memoryUsage.rss = () => (here() ? RESIDENT_BYTES : rss());
   const timeout = AbortSignal.timeout;
   AbortSignal.timeout = (ms) => {
     if (!here()) return timeout.call(AbortSignal, ms);

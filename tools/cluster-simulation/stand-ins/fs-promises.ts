@@ -15,6 +15,13 @@ function answered<T extends Sync>(sync: T) {
   };
 }
 
+function reading<T extends Sync>(sync: T) {
+  return async (...args: Parameters<T>): Promise<ReturnType<T>> => {
+    await here()?.readLatency();
+    return sync(...args) as ReturnType<T>;
+  };
+}
+
 function writing<T extends Sync>(sync: T) {
   const write = answered(sync);
   return async (...args: Parameters<T>): Promise<ReturnType<T>> => {
@@ -24,7 +31,7 @@ function writing<T extends Sync>(sync: T) {
 }
 
 export const constants = fs.constants;
-export const access = answered(fs.accessSync);
+export const access = reading(fs.accessSync);
 export const appendFile = writing(fs.appendFileSync);
 export const chmod = answered(fs.chmodSync);
 export const chown = answered(fs.chownSync);
@@ -32,18 +39,18 @@ export const copyFile = writing(fs.copyFileSync);
 export const cp = answered(fs.cpSync);
 export const lchown = answered(fs.lchownSync);
 export const link = answered(fs.linkSync);
-export const lstat = answered(fs.lstatSync);
+export const lstat = reading(fs.lstatSync);
 export const lutimes = answered(fs.lutimesSync);
 export const mkdir = writing(fs.mkdirSync as Sync) as typeof fs.promises.mkdir;
 export const mkdtemp = answered(fs.mkdtempSync);
-export const readdir = answered(fs.readdirSync as Sync) as typeof fs.promises.readdir;
-export const readFile = answered(fs.readFileSync as Sync) as typeof fs.promises.readFile;
-export const readlink = answered(fs.readlinkSync);
-export const realpath = answered(fs.realpathSync as Sync) as typeof fs.promises.realpath;
+export const readdir = reading(fs.readdirSync as Sync) as typeof fs.promises.readdir;
+export const readFile = reading(fs.readFileSync as Sync) as typeof fs.promises.readFile;
+export const readlink = reading(fs.readlinkSync);
+export const realpath = reading(fs.realpathSync as Sync) as typeof fs.promises.realpath;
 export const rename = answered(fs.renameSync);
 export const rm = answered(fs.rmSync);
 export const rmdir = answered(fs.rmdirSync);
-export const stat = answered(fs.statSync as Sync) as typeof fs.promises.stat;
+export const stat = reading(fs.statSync as Sync) as typeof fs.promises.stat;
 export const symlink = answered(fs.symlinkSync);
 export const truncate = answered(fs.truncateSync);
 export const unlink = answered(fs.unlinkSync);
@@ -54,7 +61,7 @@ const FREE_BLOCKS = 2 ** 26;
 
 /** A disk with room, whatever the real one has. */
 export async function statfs() {
-  await here()?.fileLatency();
+  await here()?.readLatency();
   return { bsize: 4_096, blocks: FREE_BLOCKS, bfree: FREE_BLOCKS, bavail: FREE_BLOCKS };
 }
 
@@ -97,7 +104,7 @@ export class FileHandle {
     length?: number,
     position?: number | null,
   ) {
-    await here()?.fileLatency();
+    await here()?.readLatency();
     const asked = buffer instanceof Uint8Array ? { buffer, offset, length, position } : buffer;
     const { buffer: into, offset: at = 0 } = asked;
     const count = asked.length ?? into.byteLength - at;
@@ -121,7 +128,7 @@ export class FileHandle {
   }
 
   async readFile(options?: { readonly encoding?: BufferEncoding } | BufferEncoding) {
-    await here()?.fileLatency();
+    await here()?.readLatency();
     return fs.readFileSync(this.#open, options as BufferEncoding);
   }
 
@@ -136,7 +143,7 @@ export class FileHandle {
   }
 
   async stat(options?: { readonly bigint?: boolean }) {
-    await here()?.fileLatency();
+    await here()?.readLatency();
     return fs.fstatSync(this.#open, options as object);
   }
 
