@@ -3,7 +3,7 @@ import { FEATURE_LABEL, INPUTS_FEATURE } from "@heddle/contracts/api/pipelines/j
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import type { Register } from "@heddle/contracts/generated/heddle/v1/Register";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
-import { STAGE_BUILD } from "@heddle/engines/shards/stage-build";
+import { STAGE_BUILD } from "@heddle/engines/shards/ring/stage-frame";
 import { NodeAgent, type ReportedState } from "@heddle/node-agent/node-agent";
 import { featuresWithStages } from "@heddle/rpc/engine-features";
 import { encodeReplica } from "@heddle/rpc/node-codec";

@@ -137,7 +137,7 @@ test("plan: of as few stages those of one rack are taken, and then those of one 
   expect(at(0, 2)).toEqual(["w0", "w1"]);
 });
 
-/** Of the plans those that keep to a rack, else to a fabric. */
+/** The plans that keep to a rack, else to a fabric. */
 function nearest<Plan extends readonly (readonly [worker: number, ...rest: number[]])[]>(
   plans: readonly Plan[],
   places: readonly (typeof PLACES)[number][],

@@ -89,7 +89,7 @@ export function following(
   return { ...replica, before: { replica: { ...other, before: undefined }, overlaps } };
 }
 
-/** Those of the rack in which stages stay first, then those of the fabric. */
+/** Sorts workers of the rack in which stages stay first, then those of its fabric. */
 function nearestFirst(
   spares: readonly StageCandidate[],
   { parts }: StagedReplica,

@@ -49,7 +49,7 @@ test("staged replicas: a worker of the same rack takes a lost one's stage", asyn
   expect(stagePlacesOf(await bench.places())).toContain("m#r1-c/0 r1-d");
 });
 
-test("staged replicas: workers with another library have no stage of the same replica", async () => {
+test("staged replicas: workers with another library get no stage of a replica", async () => {
   const bench = new StageBench("a", "b", "c", "d");
   bench.add("a", undefined, 500, "2");
   await bench.places();
@@ -64,7 +64,7 @@ test("staged replicas: workers with another library have no stage of the same re
   expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 b", "m#d/1 e"]);
 });
 
-test("staged replicas: of two workers with other libraries one goes where a spare helps", async () => {
+test("staged replicas: of two workers with unlike libraries one is replaced", async () => {
   const bench = new StageBench("b", "c");
   await bench.places();
   bench.nowMs += AFTER_ADOPTION_MS;

@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { StageDtype } from "@heddle/contracts/models/model-division";
 import type { KvSequences } from "../../llama/kv-cache/prefix-tree.ts";
+import { LIBRARY_RELEASE } from "../../llama/native/native-library.ts";
 
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
@@ -70,7 +71,9 @@ const HEADER_NUMBERS = HEADER_BYTES / 4;
 const F32_BYTES = 4;
 const BF16_BYTES = 2;
 /** The version of this layout. All stages of a model have the same. */
-export const FRAME_VERSION = 5;
+const FRAME_VERSION = 5;
+/** What all stages of a model must have in common, whatever the model. */
+export const STAGE_BUILD = `${LIBRARY_RELEASE}/${FRAME_VERSION}`;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 
