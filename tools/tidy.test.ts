@@ -276,7 +276,7 @@ describe("language", () => {
     how f~ar it is; so m~any rounds; so l~ong of; it has c~ome; where the log st~ands; the next lo~ok;
     the call is o~ver; it goes o~n; it hu~ng up; without a w~ord; gave it u~p; it is a~way;
     all is w~ell; no si~gn; bytes ca~me; it was loo~ked at; it st~ands still; now and th~en;
-    a si~ck device`);
+    a si~ck device; a key that is no~ne`);
   const standard = listOf(`so many that it waits; so far; it has come back; a stand-in; a word;
     it is over 9 s; it goes on the disk; stand in for it; it looks for one; one look-up`);
 

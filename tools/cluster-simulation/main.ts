@@ -122,7 +122,7 @@ function readOptions() {
       },
     });
   } catch (error) {
-    return endWith((error as Error).message);
+    return exitWithError((error as Error).message);
   }
 }
 
@@ -132,23 +132,23 @@ function bugsOf(names: string): readonly Bug[] {
 
 function bugOf(name: string): Bug {
   const known = CLUSTER_BUGS.find((each) => each === name);
-  return known ?? endWith(`a bug is one of ${CLUSTER_BUGS.join(", ")}; got ${name}`);
+  return known ?? exitWithError(`a bug is one of ${CLUSTER_BUGS.join(", ")}; got ${name}`);
 }
 
 function faultsOf(option: "faults" | "without") {
   return values[option]?.split(",").map((name) => {
     const known = CLUSTER_FAULTS.find((fault) => fault === name);
-    return known ?? endWith(`--${option} takes ${CLUSTER_FAULTS.join(", ")}; got ${name}`);
+    return known ?? exitWithError(`--${option} takes ${CLUSTER_FAULTS.join(", ")}; got ${name}`);
   });
 }
 
 function wholeNumber(name: "seed" | "seeds" | "seconds"): number {
   const value = Number(values[name]);
   if (Number.isSafeInteger(value) && value > 0) return value;
-  return endWith(`--${name} takes a positive whole number, got ${values[name]}`);
+  return exitWithError(`--${name} takes a positive whole number, got ${values[name]}`);
 }
 
-function endWith(problem: string): never {
+function exitWithError(problem: string): never {
   console.error(
     `${problem}\nusage: npm run simulate:cluster -- [--seeds N] [--seed N] [--seconds N] [--faults NAME,...] [--without NAME,...] [--bug NAME | --bugs NAME,...] [--trains] [--first-failure] [--trace]`,
   );

@@ -3,7 +3,7 @@ import { registerHooks } from "node:module";
 const HERE = new URL("./", import.meta.url).href;
 const ROOT = new URL("../../", import.meta.url).href;
 
-/** Modules of Node that the product's code gets another of. */
+/** Replacements for modules of Node in the product's code. */
 const BUILTINS: Readonly<Record<string, string>> = {
   "node:timers/promises": "timers-promises.ts",
   "node:fs/promises": "fs-promises.ts",

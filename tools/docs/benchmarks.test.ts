@@ -38,7 +38,7 @@ test.each([
     { tables: [{ title: "t", columns: ["a", "b"], rows: [["1"]] }] },
     /cell/,
   ],
-  ["a figure that is none", { tables: [{ title: "t", columns: ["a"], rows: [[null]] }] }, /tables/],
+  ["a missing figure", { tables: [{ title: "t", columns: ["a"], rows: [[null]] }] }, /tables/],
   ["an unknown field", { author: "x" }, /author/],
   ["no figures", { tables: [], bars: [] }, /a result has figures/],
 ])("result: %s is refused", (_, change, reason) => {

@@ -28,7 +28,7 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
     "was received, has reached",
   ],
   [/\bwhere (?:an? |the |its )[\w' ]{2,30} stands\b/i, "its place, its state"],
-  [/\b(?:is|are|was|were) over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
+  [/\b(?:is|are|was|were)(?: certainly)? over\b(?! (?:[\d…]|capacity))/i, "has ended, has expired"],
   [/\b(?:go(?:es)?|went|going) on\b(?! (?:an?|the|two|each|one|over|\d)\b)/i, "continues"],
   [/\b(?:next|last|each|every|regular|first|one|two|no) looks?\b(?!-)/i, "check, poll"],
   [/\blooked at\b/i, "read, examined, checked"],
@@ -36,6 +36,7 @@ const PRIVATE_PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\b(?:is|are|was|were|stays?) away\b/i, "is unreachable, is down"],
   [/\bnow and then\b/i, "at intervals, sometimes"],
   [/\bsick\b/i, "unhealthy"],
+  [/\b(?:that|which|it|they|one) (?:is|are) none\b(?! of\b)/i, "is invalid, for another one"],
   [/\bcalled off\b|\bhung up\b|\bof before\b/i, "cancelled, closed the connection, earlier"],
 ];
 

@@ -9,7 +9,7 @@ const rig = new ConsoleRig();
 const ROW_PX = 40;
 const LINE_PX = 18;
 const LINES = 100_000;
-/** A screen of rows with those around it: the number of all rows has no part in it. */
+/** Elements for the visible rows and some around them, whatever the number of all rows. */
 const MOST_ELEMENTS = 4_000;
 const LONG_LOG = `seq -f 'line %.0f of the log' ${LINES}`;
 let page: Page;

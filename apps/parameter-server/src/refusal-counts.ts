@@ -1,4 +1,4 @@
-/** Reasons of refusals, in the order of the memory. */
+/** Reasons of refusals, in the order of their counters in the shared memory. */
 const REASONS = ["unauthenticated", "invalid", "stale"] as const;
 
 /** The reason of a refusal. */

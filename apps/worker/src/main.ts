@@ -66,7 +66,7 @@ async function start() {
   });
   const offer = readOffer(extra);
   const plugins = await PluginSet.start(offer.plugins ?? [], process.cwd(), log, "worker");
-  // The administrator's own commands go before.
+  // Commands of the administrator's file override those of plugins.
   const commands = new Map([...pluginEngines(plugins), ...upstreams.commands]);
   const ports = withUpstreams(llama, { ...upstreams, commands });
   const version = String(JSON.parse(manifest).version);

@@ -31,7 +31,7 @@ export interface NodeAgentOptions {
 /** What a node reports to the masters beside its machine. */
 export interface ReportedState {
   registration(): Partial<Register>;
-  /** For that master; an empty name is none of them. */
+  /** The heartbeat for that master; an empty name matches no master. */
   heartbeat(masterName: string): Heartbeat;
 }
 

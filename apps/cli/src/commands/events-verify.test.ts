@@ -96,7 +96,7 @@ it.each([
   ["a missing file", "none", [], "cannot be read"],
   ["a proof without its entry", "seven.tlog-proof", [], "--entry FILE"],
   ["another entry", "seven.tlog-proof", ["--entry", "checkpoint"], "does not show the entry at 7"],
-  ["a key that is none", "export", ["--key", "x"], "NAME+ID+BASE64"],
+  ["an invalid key", "export", ["--key", "x"], "NAME+ID+BASE64"],
   ["a directory as checkpoint", "export", ["--checkpoint", "log"], "is no file"],
   ["no number", "export", ["--quorum", "x"], "give a whole number"],
 ])("events verify: %s is refused", async (_, path, flags, message) => {

@@ -183,7 +183,7 @@ function answered(turn: ChatTurn, model: string, answer: StreamedAnswer): ChatTu
   return { ...turn, answers: { ...turn.answers, [model]: answer } };
 }
 
-/** The conversation with one model; what it has not answered is left out. */
+/** The conversation with one model; questions without an answer are left out. */
 function messagesOf(
   { system }: ChatSettings,
   turns: readonly ChatTurn[],

@@ -21,7 +21,7 @@ interface CallDelta {
   };
 }
 
-/** What a text in JSON offers; throws where it is no list. The masters check the rest. */
+/** Parses a JSON list of tools; throws for another value. The masters check its items. */
 export function readTools(text: string, mustCall: boolean): OfferedTools {
   if (text.trim() === "") return {};
   const tools: unknown = JSON.parse(text);

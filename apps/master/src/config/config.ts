@@ -68,7 +68,7 @@ export interface MasterConfig {
   readonly eventSinks: readonly string[];
   /** Keys of witnesses, whose signatures of checkpoints are kept. */
   readonly eventWitnesses: readonly string[];
-  /** `sync`: a model is called only when that is in the event log. */
+  /** `sync`: a call reaches its model only after its event is in the log. */
   readonly auditMode: "async" | "sync";
   /** This master's name in the cluster. */
   readonly masterId: string;

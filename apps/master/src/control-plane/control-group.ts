@@ -78,8 +78,9 @@ export interface GroupStatus {
   readonly isBehind: boolean;
   /** Commands applied since the cluster began. */
   readonly commands: number;
-  /** By whose rules commands are applied, and the highest that this master supports. */
+  /** The version of the rules by which commands are applied. */
   readonly clusterVersion: number;
+  /** The highest version that this master supports. */
   readonly supportedVersion: number;
   readonly members: readonly GroupMember[];
 }

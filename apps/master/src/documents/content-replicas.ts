@@ -131,7 +131,7 @@ export class ContentReplicas {
     return lacked.length;
   }
 
-  /** The same, of a member. Rejects where it does not answer. */
+  /** The number of contents that a member lacks. Rejects where it does not answer. */
   async missingOn({ id, address }: GroupMember): Promise<number> {
     if (id === this.#options.control.group?.status().id) return this.missing();
     const peer = this.#peers.get(address);

@@ -6,7 +6,7 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 const MEBIBYTE = 2 ** 20;
 const GIGABYTE = 1e9;
 
-/** What the tasks of jobs hold of a node, from their reservation until they are certainly over. */
+/** What the tasks of jobs hold of a node, from their reservation until they have certainly ended. */
 export function taskUses({ state, jobs }: ControlPlane, nodeId: string): ResourceUse[] {
   return [...(jobs.tasksByNode.get(nodeId) ?? [])].flatMap((key) => {
     const task = state.tasks.get(key);

@@ -38,7 +38,7 @@ export function logFileName(name: Omit<LogName, "jobId">): string {
   return `${attempt}.${rank}${incarnation ? `.${incarnation}` : ""}.${stream}`;
 }
 
-/** The log name of a file in a job's folder; undefined if it is none. */
+/** The log name of a file in a job's folder; undefined for any other file. */
 export function parseFileName(jobId: string, text: string): LogName | undefined {
   const shape = /^(\d+)\.(\d+)(?:\.(\d+))?\.([a-z]+)$/;
   const [, attempt, rank, incarnation, name] = shape.exec(text) ?? [];

@@ -38,7 +38,7 @@ export function dayText(day: number): string {
   return new Date(day * DAY_MS).toISOString().slice(0, 10);
 }
 
-/** The day of a text such as `2026-11-23`; undefined if it is none. */
+/** The day of a text such as `2026-11-23`; undefined for another text. */
 export function dayOfText(text: string): number | undefined {
   const atMs = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(`${text}T00:00:00Z`) : Number.NaN;
   return Number.isNaN(atMs) ? undefined : atMs / DAY_MS;

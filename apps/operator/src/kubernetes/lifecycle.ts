@@ -13,7 +13,7 @@ export function hasFinalizer({ metadata }: AnyResource): boolean {
   return metadata.finalizers?.includes(FINALIZER) ?? false;
 }
 
-/** What a finalizer is added by. */
+/** What `addFinalizer` needs. */
 interface FinalizerAdder<R extends AnyResource> {
   readonly api: ResourceApi<R>;
   /** Keeps the operator's rights in the object's namespace, so that it can remove the finalizer. */

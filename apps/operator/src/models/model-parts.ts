@@ -52,7 +52,7 @@ export function mergedParts(spec: ModelParts, model: ModelParts, agreed = "{}"):
   return Object.fromEntries(merged) as ModelParts;
 }
 
-/** What a spec lacks that is to show the model; a null removes a field. Undefined if nothing. */
+/** The merge patch that makes the spec equal to the model; null removes a field. Undefined if they are equal. */
 export function specPatch(spec: ModelSpec, model: Model): object | undefined {
   const present = partsOfSpec(spec);
   const wanted = partsOfModel(model);

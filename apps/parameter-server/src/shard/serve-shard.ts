@@ -170,7 +170,7 @@ class ServedShard {
       : { ticket, authority: tls?.material.authority };
   };
 
-  /** The norm over all shards of the squares of this one. */
+  /** Adds this shard's sum of squares to the others', and returns the norm over all shards. */
   readonly #exchangeNorm = async (
     spec: ShardSpec,
     version: number,

@@ -3,7 +3,7 @@ import type { WeightsSpec } from "@heddle/contracts/engine";
 import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import type { WeightsPuller } from "./engine-ports.ts";
 
-/** Files of adapters that a replica keeps in mind; more than an engine may load. */
+/** The most adapter files that a replica remembers; an engine may load fewer. */
 const MAX_FILES = 256;
 
 /** The files of LoRA adapters, pulled at the first request that names them. */

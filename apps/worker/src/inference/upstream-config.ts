@@ -38,7 +38,7 @@ export interface UpstreamConfig extends UpstreamAccess {
   readonly keyFiles: readonly string[];
 }
 
-/** Throws `invalid_value` for a file that is none; without one nothing is permitted. */
+/** Throws `invalid_value` for an invalid file. Without a file nothing is permitted. */
 export function readUpstreams(file: string | undefined): UpstreamConfig {
   const config = file === undefined ? upstreamFile.parse({}) : parsedFile(file);
   try {

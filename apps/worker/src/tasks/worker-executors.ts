@@ -97,7 +97,7 @@ export class WorkerExecutors {
     return this.#outer.fault;
   }
 
-  /** Called once, when what has failed at the start works. */
+  /** Calls the listener once, when an executor that failed at the start works. */
   onOpen(listener: () => void): void {
     this.#outer.onOpen(listener);
   }

@@ -68,7 +68,7 @@ export class RemoteMachine implements StateMachine<undefined> {
 
   snapshot(): AsyncIterable<Uint8Array> {
     const snapshot = this.#nextSnapshot++;
-    // Asked for at once: the state is that of this call, whenever the pieces are taken.
+    // Requested now, so that the state is that of this call, whenever the pieces are read.
     const begun = this.#ask({ kind: "snapshot", snapshot });
     begun.catch(() => undefined);
     return this.#pieces(snapshot, begun);

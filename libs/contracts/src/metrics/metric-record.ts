@@ -41,7 +41,7 @@ export function furtherNumbers(line: object): Readonly<Record<string, number>> {
   return Object.fromEntries(numbers.slice(0, MAX_FURTHER)) as Record<string, number>;
 }
 
-/** The numbers of a line that have a curve. */
+/** The numbers of a line that are plotted as curves. */
 export function curveNumbers(line: object): Readonly<Record<string, number>> {
   const known = Object.entries(line).filter(
     ([name, value]) => CURVES.has(name) && Number.isFinite(value),
@@ -69,7 +69,7 @@ export function writeMetricRecord({ first, last, values, total, offset }: Metric
   return `${JSON.stringify([first, last, total, offset, Object.fromEntries(written)])}\n`;
 }
 
-/** Undefined for a line that is none: programs of the worker's user can write the file too. */
+/** Undefined for an invalid line: programs of the worker's user can write the file too. */
 export function readMetricRecord(line: string): MetricRecord | undefined {
   const [first, last, total, offset, written] = parsedList(line);
   const numbers = [first, last, total, offset];

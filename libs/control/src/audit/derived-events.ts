@@ -137,7 +137,7 @@ function resultOf(status: number | undefined): EventResult {
   return status < 500 ? "refused" : "failed";
 }
 
-/** What jobs and nodes entered by the entry. */
+/** The transitions of jobs and nodes that the log entry caused. */
 function* stateEvents({ state, jobEvents, index }: AppliedCommand): Generator<DerivedEvent, void> {
   if (jobEvents.last.index !== index) return;
   for (const { what } of jobEvents.after({ index: index - 1, ordinal: Number.MAX_SAFE_INTEGER })) {

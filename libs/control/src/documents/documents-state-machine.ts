@@ -126,7 +126,7 @@ export function isDocumentsCommand(command: {
   return Object.hasOwn(COMMANDS, command.type);
 }
 
-/** Whether a document's time is not over. */
+/** Whether a document has not expired. */
 export function isLive({ expiresAtMs }: DocumentRecord, atMs: number): boolean {
   return expiresAtMs === undefined || expiresAtMs > atMs;
 }

@@ -49,7 +49,7 @@ type TypedCallback = ReturnType<typeof koffi.register>;
 export function openTapLibrary(library: NativeLibrary): TapLibrary {
   const llama = koffi.load(library.llamaPath);
   const base = koffi.load(baseLibrary(library));
-  // Without a name, which a process may give once: of a tensor, whether it is a question, and data.
+  // The arguments: a tensor, whether the library only asks, and data. A prototype with a name can be declared once.
   const prototype = koffi.pointer(koffi.proto("bool", ["void *", "bool", "void *"]));
   try {
     return {

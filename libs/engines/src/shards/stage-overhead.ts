@@ -21,7 +21,7 @@ const F32_BYTES = 4;
 export interface StageOverhead {
   /** The bytes of a stage that is not the last. */
   readonly earlier: number;
-  /** The bytes of the last stage, as of an engine with a whole model. */
+  /** The bytes of the last stage, equal to those of an engine with the whole model. */
   readonly last: number;
 }
 

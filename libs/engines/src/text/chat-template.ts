@@ -170,7 +170,7 @@ export class ChatTemplate {
     });
   }
 
-  /** Some templates fail on what is none, as content or as tools, and take what is empty. */
+  /** Some templates fail on a null content or null tools, and accept empty ones. */
   #run(messages: readonly ChatMessage[], options: RenderOptions): string {
     const tools = toolsOf(options);
     try {

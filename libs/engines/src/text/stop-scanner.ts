@@ -1,4 +1,4 @@
-/** What a push lets out: text that surely lies before any stop string, and whether one was met. */
+/** The result of a push: text that is certainly before any stop string, and whether one was found. */
 interface Scanned {
   readonly text: string;
   readonly stopped: boolean;

@@ -3,7 +3,7 @@ type Side = "strip" | "lstrip" | "rstrip";
 /** Called in place of the methods; no template has functions of these names. */
 const FUNCTION_NAMES = { strip: "__strip", lstrip: "__lstrip", rstrip: "__rstrip" } as const;
 
-/** What the rewritten calls are; as Python's methods, with the characters that are taken off. */
+/** The functions that the rewritten calls use. They act as Python's methods, with the characters to strip. */
 export const STRIP_FUNCTIONS = {
   [FUNCTION_NAMES.strip]: (text: unknown, characters: unknown) =>
     stripped(text, characters, "strip"),

@@ -29,7 +29,7 @@ function vectorOf(item: unknown): [number, Float32Array] {
   const { index, embedding } = isObject(item) ? item : {};
   const isNumber = (value: unknown) => typeof value === "number" && Number.isFinite(value);
   const isVector = Array.isArray(embedding) && embedding.length > 0 && embedding.every(isNumber);
-  if (!Number.isSafeInteger(index) || !isVector) throw garbage("a vector that is none");
+  if (!Number.isSafeInteger(index) || !isVector) throw garbage("an invalid vector");
   return [index as number, Float32Array.from(embedding as number[])];
 }
 

@@ -293,7 +293,7 @@ describe("upstream: the port", () => {
     expect(server.bodies).toHaveLength(5);
   });
 
-  it("answers that are none bring a probe, which alone takes it out of service", async () => {
+  it("invalid answers start a probe, and only the probe takes it out of service", async () => {
     const { server, session, changes } = await upstream({ maxRetries: 0 });
     const garbled: Handler = (reply) => void stream(reply, delta({ content: "x" }), "{").end();
     const failed: Handler = (reply) =>

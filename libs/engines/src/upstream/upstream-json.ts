@@ -31,7 +31,7 @@ export function usageOf(value: unknown): Usage | undefined {
 function tokens(value: unknown): number {
   if (value == null) return 0;
   if (!Number.isSafeInteger(value) || (value as number) < 0) {
-    throw garbage(`a count of tokens that is none: ${JSON.stringify(value)}`);
+    throw garbage(`an invalid count of tokens: ${JSON.stringify(value)}`);
   }
   return value as number;
 }

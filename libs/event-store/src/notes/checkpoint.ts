@@ -13,7 +13,7 @@ export interface Checkpoint extends TreeHead {
   readonly extensions: readonly string[];
 }
 
-/** Who is believed about a log. */
+/** The keys that are trusted to sign for a log. */
 export interface LogTrust {
   readonly origin: string;
   /** Keys of the log, of which one must have signed, and of witnesses. */

@@ -153,7 +153,7 @@ export class KnownMasters {
     return learned;
   }
 
-  /** A loopback address is of the machine of the master that reports it. */
+  /** A loopback address means the machine of the master that reports it. */
   #mayDial(address: string, from: string): boolean {
     if (Buffer.byteLength(address) > MAX_ADDRESS_BYTES || !isHostPort(address)) return false;
     const [host] = splitHostPort(address);

@@ -4,7 +4,7 @@ import { parseTraceParent, type TraceContext, traceParentOf } from "./trace-cont
 /** The variable of a job's environment that names its trace, as OpenTelemetry's SDKs read it. */
 export const JOB_TRACE = "TRACEPARENT";
 
-/** What a job's variable says: the job's own span, and the one that it is within. */
+/** The content of the job's variable: its own span, and the parent of that. */
 export interface JobTrace {
   readonly job: TraceContext;
   /** Undefined for a job whose span is the first of its trace. */

@@ -80,7 +80,7 @@ test.each([
   ["no learning rate", sent({ learningRate: 0 }), /learning_rate/],
   ["an infinite learning rate", sent({ learningRate: Number.POSITIVE_INFINITY }), /learning_rate/],
   ["a negative norm", sent({ maxGradientNorm: -1 }), /max_gradient_norm/],
-  ["a norm that is none", sent({ maxGradientNorm: Number.NaN }), /max_gradient_norm/],
+  ["an invalid norm", sent({ maxGradientNorm: Number.NaN }), /max_gradient_norm/],
   ["a norm over fragments", sent({ fragments: 2 }), /norm of fragments/],
   ["no tensors", with_({ parameters: [] }), /0 tensors/],
   [

@@ -134,7 +134,7 @@ const STEADY: ScalingTargets = {
   coolDownMs: 1_000,
 };
 /** How many replicas are wanted; of a load that has lasted by default. */
-const wantedOf = (
+const wantedCount = (
   l: Partial<ServingLoad>,
   t: Partial<ScalingTargets> = {},
   s: Partial<ServingTimes> = {},
@@ -146,37 +146,37 @@ const wantedOf = (
 
 test("replica count: a call that waits where none runs starts one, or the minimum", () => {
   const none = { replicas: 0, ready: 0, queued: 1 };
-  expect(wantedOf(none, { min: 0 }, { sinceChangeMs: 0 })).toBe(1);
-  expect(wantedOf(none, { min: 3 })).toBe(3);
-  expect(wantedOf({ ...none, queued: 0 }, { min: 0 })).toBeUndefined();
+  expect(wantedCount(none, { min: 0 }, { sinceChangeMs: 0 })).toBe(1);
+  expect(wantedCount(none, { min: 3 })).toBe(3);
+  expect(wantedCount({ ...none, queued: 0 }, { min: 0 })).toBeUndefined();
 });
 
 test("replica count: the bounds count at once", () => {
   const early = { sinceChangeMs: 0 };
-  expect(wantedOf({}, { min: 3 }, early)).toBe(3);
-  expect(wantedOf({ running: 8, queued: 9 }, { max: 1 }, early)).toBe(1);
-  expect(wantedOf({ running: 3 }, { min: 2, max: 2 }, early)).toBeUndefined();
+  expect(wantedCount({}, { min: 3 }, early)).toBe(3);
+  expect(wantedCount({ running: 8, queued: 9 }, { max: 1 }, early)).toBe(1);
+  expect(wantedCount({ running: 3 }, { min: 2, max: 2 }, early)).toBeUndefined();
 });
 
 test("replica count: under pressure, slots for all calls, from one more to twofold", () => {
   const busy = { running: 8, queued: 5 };
-  expect(wantedOf(busy)).toBe(4);
-  expect(wantedOf({ ...busy, slots: 8 })).toBe(3);
-  expect(wantedOf({ ...busy, slots: 5 })).toBe(3);
-  expect(wantedOf(busy, { max: 3 })).toBe(3);
-  expect(wantedOf(busy, { max: 2 })).toBeUndefined();
+  expect(wantedCount(busy)).toBe(4);
+  expect(wantedCount({ ...busy, slots: 8 })).toBe(3);
+  expect(wantedCount({ ...busy, slots: 5 })).toBe(3);
+  expect(wantedCount(busy, { max: 3 })).toBe(3);
+  expect(wantedCount(busy, { max: 2 })).toBeUndefined();
   // Not yet: the queue is within the target, a replica still loads, or the pressure is new.
-  expect(wantedOf({ ...busy, queued: 4 })).toBeUndefined();
-  expect(wantedOf({ ...busy, ready: 1 })).toBeUndefined();
-  expect(wantedOf(busy, {}, { pressedMs: 1_999 })).toBeUndefined();
-  expect(wantedOf(busy, {}, { sinceChangeMs: 999 })).toBeUndefined();
+  expect(wantedCount({ ...busy, queued: 4 })).toBeUndefined();
+  expect(wantedCount({ ...busy, ready: 1 })).toBeUndefined();
+  expect(wantedCount(busy, {}, { pressedMs: 1_999 })).toBeUndefined();
+  expect(wantedCount(busy, {}, { sinceChangeMs: 999 })).toBeUndefined();
 });
 
 test("replica count: a slow first token is pressure where calls share a replica", () => {
   const slow = { running: 3, ttftMs: 101 };
-  expect(wantedOf(slow)).toBe(3);
-  expect(wantedOf({ ...slow, ttftMs: 100, running: 5 })).toBeUndefined();
-  expect(wantedOf({ ...slow, running: 2 })).toBeUndefined();
+  expect(wantedCount(slow)).toBe(3);
+  expect(wantedCount({ ...slow, ttftMs: 100, running: 5 })).toBeUndefined();
+  expect(wantedCount({ ...slow, running: 2 })).toBeUndefined();
   // Where no replica is ready, the target of one counts.
   const starting = { replicas: 1, ready: 0, slots: 4, running: 0 };
   expect([2, 3].map((queued) => isPressed({ ...starting, queued }, STEADY))).toEqual([false, true]);
@@ -184,10 +184,10 @@ test("replica count: a slow first token is pressure where calls share a replica"
 
 test("replica count: one goes where 60 % of the others' slots suffice", () => {
   const three = { replicas: 3, ready: 3, running: 4 };
-  expect(wantedOf(three)).toBe(2);
-  expect(wantedOf({ ...three, running: 5 })).toBeUndefined();
-  expect(wantedOf({ ...three, queued: 1 })).toBeUndefined();
-  expect(wantedOf(three, { min: 3 })).toBeUndefined();
-  expect(wantedOf(three, {}, { relaxedMs: 999 })).toBeUndefined();
-  expect(wantedOf({ replicas: 1, ready: 1 }, { min: 0 })).toBeUndefined();
+  expect(wantedCount(three)).toBe(2);
+  expect(wantedCount({ ...three, running: 5 })).toBeUndefined();
+  expect(wantedCount({ ...three, queued: 1 })).toBeUndefined();
+  expect(wantedCount(three, { min: 3 })).toBeUndefined();
+  expect(wantedCount(three, {}, { relaxedMs: 999 })).toBeUndefined();
+  expect(wantedCount({ replicas: 1, ready: 1 }, { min: 0 })).toBeUndefined();
 });

@@ -141,7 +141,7 @@ export class S3Client {
       accessKeyId: credentials.accessKeyId,
       secretAccessKey: credentials.secretAccessKey,
       ...(credentials.sessionToken && { sessionToken: credentials.sessionToken }),
-      // The store verifies the content by this.
+      // The store verifies the content with this digest.
       headers: { ...headers, "x-amz-content-sha256": digest },
     });
     const signed = await signer.sign();

@@ -172,7 +172,7 @@ describe("POST /jobs", () => {
       400,
       VALUES,
     ],
-    ["an image that is none", { container_image: "bad image name!!" }, 400, "#/container_image"],
+    ["an invalid image name", { container_image: "bad image name!!" }, 400, "#/container_image"],
     ["a name that is read backwards", { name: "n\u202egpj" }, 400, "#/name"],
     ["a name with an isolate", { name: "n\u2066x" }, 400, "#/name"],
     ["a name with a hidden space", { name: "n\u200bx" }, 400, "#/name"],

@@ -45,7 +45,7 @@ export interface WebhookMessage {
   readonly id: string;
   readonly atMs: number;
   readonly body: string;
-  /** The present one, and for a day the one before. */
+  /** The current one and, for a day after a rotation, the previous one. */
   readonly secrets: readonly Uint8Array[];
 }
 

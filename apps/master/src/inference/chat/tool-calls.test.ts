@@ -48,7 +48,7 @@ it("tool calls: text and calls come out whole, wherever the pieces are cut", () 
   fc.assert(property, { numRuns: 200 });
 });
 
-it("tool calls: the beginning of a mark that is none is text", () => {
+it("tool calls: the beginning of an incomplete mark is text", () => {
   expect(split("1 < 2 <tool_", [3, 8]).content).toBe("1 < 2 <tool_");
   const cut = split('Well.<tool_call>\n{"na', [9]);
   expect([cut.content, cut.count]).toEqual(["Well.", 0]);

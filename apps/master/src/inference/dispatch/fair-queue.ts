@@ -6,7 +6,7 @@ export interface QueueTicket {
   readonly fairKey: string;
   /** Higher goes first, whatever its key. */
   readonly priority: number;
-  /** When it came; without it, it does not age. */
+  /** The time of its arrival; a call without one does not age. */
   readonly arrivedMs?: number | undefined;
 }
 

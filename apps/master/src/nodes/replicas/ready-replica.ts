@@ -76,7 +76,7 @@ export interface Outlook {
 /** What dispatch knows of a deployment's replicas. */
 export interface ReplicaSource {
   ready(deployment: string): readonly ReadyReplica[];
-  /** Why none is ready: one is loading, or none will be; `known` says whether the id exists. */
+  /** Whether a replica is loading or none can be expected; `known` says whether the id exists. */
   outlook(deployment: string): Outlook;
   /** Called whenever any of this may have changed. */
   onChange(listener: () => void): () => void;

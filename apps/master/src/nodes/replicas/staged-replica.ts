@@ -58,7 +58,7 @@ export interface StagedReplica {
 
 interface LeavingReplica {
   readonly replica: StagedReplica;
-  /** Workers have the memory for stages of both; else the stages of one go before the others come. */
+  /** True if the workers have memory for both; otherwise the old stages are unloaded first. */
   readonly overlaps: boolean;
 }
 

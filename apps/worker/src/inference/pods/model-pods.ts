@@ -127,7 +127,7 @@ export class ModelPods {
     this.#log.info({ pod: name, deployment, devices }, "an engine starts in a Pod");
   }
 
-  /** Rejects where Kubernetes says that the Pod's program will not come; never resolves. */
+  /** Rejects where Kubernetes reports that the Pod's program cannot start; never resolves. */
   async #fault(name: string, signal: AbortSignal): Promise<never> {
     const sinceMs = performance.now();
     for (;;) {

@@ -90,7 +90,7 @@ export class BatchJobs {
   async #refresh(): Promise<void> {
     this.#reading ??= this.#read()
       .catch((error: Error) => {
-        // Tried again as soon as a task asks.
+        // The next request of a task retries.
         this.#readAtMs = performance.now();
         if (error.message === this.#fault) return;
         this.#fault = error.message;

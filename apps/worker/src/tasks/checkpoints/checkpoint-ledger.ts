@@ -40,7 +40,7 @@ export class CheckpointLedger {
   #names: string[] | undefined;
   #waiting: string[] = [];
   #pruning: Promise<void> | undefined;
-  /** Counts additions, and the one whose checkpoint has its second copy. */
+  /** The number of additions, and that of the latest one with a second copy. */
   #version = 0;
   #copiedVersion = 0;
   /** Names that are no longer kept; their copies are removed once the latest has its own. */

@@ -90,7 +90,7 @@ export interface Node {
   readonly status?: { readonly allocatable?: Quantities };
 }
 
-/** A quantity of Kubernetes as a number, as `1500m`, `16Gi` or `3e9`; 0 where it is none. */
+/** A quantity of Kubernetes as a number, as `1500m`, `16Gi` or `3e9`; 0 for another text. */
 export function quantity(text = "0"): number {
   const [, number, unit = ""] = /^([\d.]+(?:e\d+)?)([a-zA-Z]*)$/.exec(text) ?? [];
   const binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi"].indexOf(unit);

@@ -161,7 +161,7 @@ export class TrainingExecutor implements Executor {
   }
 }
 
-/** Its tasks on this node meet. */
+/** The key under which an attempt's tasks on this node find each other. */
 function attemptOf({ plan }: TaskLaunch): string {
   return `${plan.id.jobId}/${plan.id.attempt}`;
 }

@@ -57,7 +57,7 @@ describe.skipIf(!isThere)(`limits in Redis (needs ${PROGRAM})`, () => {
     await exited;
   }
 
-  /** Calls without Redis; afterwards a new one is there, which lost its data. */
+  /** Makes the calls without Redis, then starts an empty one. */
   async function withoutRedis(calls: () => Promise<void>): Promise<void> {
     await killRedis();
     try {

@@ -24,7 +24,7 @@ export type JobTransition =
   | { readonly type: "leave"; readonly leaving: Leaving; readonly byMs: number }
   /** The present state has timed out: acknowledgement or grace period. */
   | { readonly type: "due" }
-  /** A task is certainly over. */
+  /** A task has certainly ended. */
   | { readonly type: "taskOver" }
   /** Nodes of the attempt are lost. */
   | NodesLost

@@ -145,7 +145,7 @@ export interface ProgressRecord extends TaskReading {
  * - `reserved`: it has its place.
  * - `leased`: its worker has acknowledged the lease.
  * - `lost`: its node is lost, and its lease may not have expired.
- * - `exited`: it is certainly over.
+ * - `exited`: it has certainly ended.
  */
 export type TaskPhase =
   | "reserved"

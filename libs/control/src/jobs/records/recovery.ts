@@ -44,7 +44,7 @@ function hasCrashed({ exit }: TaskRecord): boolean {
   return exit?.reason === "NodeLost" && exit.signal !== undefined;
 }
 
-/** Ranks of a recovering job that were lost and are certainly over. */
+/** Ranks of a recovering job that were lost and have certainly ended. */
 export function missingRanks(
   tasks: { tasksOf(job: JobRecord): readonly TaskRecord[] },
   job: JobRecord,

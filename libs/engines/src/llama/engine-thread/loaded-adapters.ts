@@ -17,12 +17,12 @@ type AdaptedModel = Pick<
 /** The number of the model without an adapter. */
 const NO_ADAPTER = 0;
 
-/** Why an adapter has no number: the negative of how its request ends. */
+/** In place of a number, where an adapter cannot be loaded: the negated end code of its request. */
 const UNFIT = -ENDED_UNFIT;
 const CROWDED = -ENDED_CROWDED;
 
 interface LoadedFile {
-  /** By which other stages know it. */
+  /** Its id in messages to other stages. */
   readonly id: number;
   readonly pointer: Pointer;
   readonly bytes: number;

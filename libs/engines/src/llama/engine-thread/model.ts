@@ -213,7 +213,7 @@ function makeContext(
 
 interface OpenedContext
   extends Pick<LoadedModel, "context" | "limits" | "batchTokens" | "pooling"> {
-  /** It has no cache and so no next tokens. */
+  /** An encoder has no KV cache and generates no tokens. */
   readonly isEncoder: boolean;
 }
 

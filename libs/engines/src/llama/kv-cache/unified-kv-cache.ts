@@ -108,7 +108,7 @@ export class UnifiedKvCache implements KvCache {
     this.#trim(kept);
   }
 
-  /** The pool has no places that are better than others. */
+  /** All cells of the pool are equal, so nothing is moved. */
   gather(): void {}
 
   makeRoom(tokens: number): number {

@@ -119,7 +119,7 @@ describe("reasoning: its effort", () => {
     expect(await tokens("high")).not.toBe(medium);
   });
 
-  it("is refused by a model that does not reason, unless it is none", async () => {
+  it("is refused by a model that does not reason, unless its value is none", async () => {
     const refusal = (param: string) => ({ code: "unsupported_parameter", param });
     const { error } = await ask("plain", "high");
     expect(error).toMatchObject(refusal("reasoning_effort"));

@@ -49,7 +49,7 @@ export class GrammarBook {
     this.#command = command;
   }
 
-  /** The id under which the engine thread has the grammar. Throws an AppError where it is none. */
+  /** The id under which the engine thread has the grammar. Throws an AppError for an invalid grammar. */
   async idOf(source: GrammarSource, owner: TurnOwner): Promise<number> {
     const key = JSON.stringify(source);
     const grammar = this.#kept.get(key) ?? (await this.#compile(key, source, owner));

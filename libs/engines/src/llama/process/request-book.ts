@@ -405,7 +405,7 @@ function settledValue<T>(result: PromiseSettledResult<T>): T {
   return result.value;
 }
 
-/** What the text must be; undefined for free text. */
+/** The grammar that constrains the text; undefined for free text. */
 function grammarOf(request: GenerateRequest, isOpen: boolean): GrammarSource | undefined {
   const { format, toolUse } = request;
   const schema = schemaOf(format);

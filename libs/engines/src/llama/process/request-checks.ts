@@ -38,7 +38,7 @@ function checkKind({ inputs }: EmbedRequest, { embeds, ranks }: ModelAbilities):
   if (!hasPairs && !embeds) refuse("model", "it ranks documents and gives no embeddings");
 }
 
-/** Throws where an input has a token that is none. */
+/** Throws where an input has an id outside the vocabulary. */
 export function checkTokens(
   inputs: readonly (EngineInput | PairInput)[],
   vocabularySize: number,

@@ -73,7 +73,7 @@ describe("frames of events", () => {
     }
   });
 
-  it("that are none are refused", () => {
+  it("that are malformed are refused", () => {
     expect(() => read([Buffer.alloc(16, 0xff)])).toThrow(/bytes was received/);
     expect(() => read([Buffer.from([1, 0, 0, 0, 9])])).toThrow(/unknown kind 9/);
   });

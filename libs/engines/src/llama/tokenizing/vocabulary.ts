@@ -209,7 +209,7 @@ export function markTokens({ bytes, offsets, flags }: VocabularyTable, texts: re
   return found;
 }
 
-/** A token's bytes as grammars read them; none of one that no text has. */
+/** A token's bytes as grammars read them; empty for a token that has no text. */
 export function grammarBytes(
   { bytes, offsets, flags }: Pick<VocabularyTable, "bytes" | "offsets" | "flags">,
   token: number,

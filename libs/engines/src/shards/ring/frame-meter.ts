@@ -6,7 +6,7 @@ export class FrameMeter {
   /** Bytes of the frame that have passed. */
   #at = 0;
 
-  /** Frames that are whole with these bytes. Throws `invalid_value` where they are none. */
+  /** The number of frames that these bytes complete. Throws `invalid_value` for malformed ones. */
   push(bytes: Uint8Array): number {
     let frames = 0;
     for (let from = 0; from < bytes.length; ) {

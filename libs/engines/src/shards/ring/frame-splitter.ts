@@ -7,7 +7,7 @@ export class FrameSplitter {
   /** The size of the frame that has begun; 0 while its header is not whole. */
   #wanted = 0;
 
-  /** The frames that are whole with these bytes. Throws `invalid_value` where they are none. */
+  /** The frames that these bytes complete. Throws `invalid_value` for malformed ones. */
   push(bytes: Uint8Array): Buffer[] {
     this.#pieces.push(bytes);
     this.#held += bytes.length;

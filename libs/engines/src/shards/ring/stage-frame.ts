@@ -77,7 +77,7 @@ export const STAGE_BUILD = `${LIBRARY_RELEASE}/${FRAME_VERSION}`;
 /** "HSF" and the version. */
 const MAGIC = 0x465348 + FRAME_VERSION * 2 ** 24;
 
-/** The length of a frame that begins with these bytes. Throws `invalid_value` where it is none. */
+/** The length of a frame that begins with these bytes. Throws `invalid_value` for a malformed one. */
 export function frameBytes(header: Uint8Array): number {
   const numbers = new DataView(header.buffer, header.byteOffset, HEADER_BYTES);
   const at = (index: number) => numbers.getUint32(index * 4, true);
@@ -189,7 +189,7 @@ function toBf16(numbers: Float32Array): Uint16Array {
   for (let i = 0; i < numbers.length; i++) {
     const all = bits[i] as number;
     const upper = (all + 0x7fff + ((all >>> 16) & 1)) >>> 16;
-    // Of a number that is none the rounding could make another one.
+    // Rounding could turn a NaN into a number.
     halves[i] = Number.isNaN(numbers[i]) ? 0x7fc0 : upper;
   }
   return halves;

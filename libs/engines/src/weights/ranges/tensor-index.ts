@@ -48,7 +48,7 @@ export function indexDigest(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Reads a text that may come from another machine. Throws `invalid_value` where it is none. */
+/** Parses an index that may come from another machine. Throws `invalid_value` for an invalid one. */
 export function decodeIndex(text: string): TensorIndex {
   try {
     const { version, sizeBytes, pieces } = JSON.parse(text) as Partial<Record<string, unknown>>;
