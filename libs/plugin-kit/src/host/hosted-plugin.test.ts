@@ -176,7 +176,7 @@ const TAMPERING = [
     "writeSync(3, Buffer.from([4, 0, 0, 0, 255, 255, 255, 255])); return { ok: true };",
   ],
   [
-    "answers there without end what nobody asked",
+    "sends answers to no call there, without end",
     `const text = Buffer.from('{"type":"pong"}\\n'.repeat(1_000)); let at = 0;
      for (;;) { try { at = (at + writeSync(3, text, at)) % text.length; } catch {} }`,
   ],

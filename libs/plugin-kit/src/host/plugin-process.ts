@@ -20,7 +20,7 @@ const PING_MS = 1_000;
 /** Pings without an answer after which its loop counts as blocked. */
 const MISSED_PINGS = 5;
 /**
- * What messages that nobody waits for may cost between two pings, in characters; late answers are such
+ * What messages that no call waits for may cost between two pings, in characters; late answers are such
  * messages. More are a flood, which this process would do nothing but read.
  */
 const MAX_STRAY = 64 * 2 ** 20;

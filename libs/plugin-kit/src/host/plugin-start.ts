@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 import { LoadFault, type PluginFaultKind } from "../loading/load-fault.ts";
 import type { HostedEntry } from "../loading/plugin-list.ts";
-import { codePaths } from "../loading/plugin-source.ts";
+import { ownCodePaths } from "../loading/plugin-source.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import { childFlags, pluginEnvironment } from "./child-flags.ts";
 import { type PluginDescription, pluginDescription } from "./description.ts";
@@ -54,7 +54,7 @@ export interface LoadedProcess extends Started {
 /** Starts a process and has it load the plugin. Rejects with the reason of a refusal. */
 export async function startPlugin(options: PluginStartOptions): Promise<LoadedProcess> {
   const { entry, log } = options;
-  const child = spawn(process.execPath, [...childFlags(entry, codePaths(entry)), PROGRAM], {
+  const child = spawn(process.execPath, [...childFlags(entry, ownCodePaths(entry)), PROGRAM], {
     env: pluginEnvironment(process.env),
     stdio: ["ignore", "pipe", "pipe", "pipe"],
   });

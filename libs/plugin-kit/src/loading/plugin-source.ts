@@ -61,7 +61,7 @@ export function codeFolders(entry: PluginEntry): string[] {
  * What a plugin's own process reads of its code: as above, but of a plugin of one file it and the modules
  * beside it. Other files beside it are not its own: the folder may be a user's home.
  */
-export function codePaths(entry: PluginEntry): string[] {
+export function ownCodePaths(entry: PluginEntry): string[] {
   const { root, isFile } = findRoot(entry);
   if (!isFile) return codeFolders(entry);
   return [root, ...modulesBeside(root), ...packagesOf(dirname(root))];
