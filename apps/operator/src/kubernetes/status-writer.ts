@@ -32,11 +32,10 @@ export class StatusWriter {
     phaseBefore = object.status?.phase,
   ): Promise<R> {
     const written = await writeStatus(api, object, status);
-    const { phase, reason, message } = status;
+    const { phase } = status;
     if (phaseBefore !== phase) {
       const type = BAD_PHASES.has(phase) ? "Warning" : "Normal";
-      const text = [reason, message].filter(Boolean).join(": ") || `it is ${phase}`;
-      await this.#events.record(written, type, phase, text);
+      await this.#events.record(written, type, phase, eventText(status));
     }
     return written;
   }
@@ -58,6 +57,12 @@ export class StatusWriter {
     if (isNew) await this.#events.record(written, "Warning", reason, message);
     return REFUSED_MS;
   }
+}
+
+/** Says a reason once: messages of blockers begin with it. */
+export function eventText({ phase, reason, message }: Omit<ShownStatus, "conditions">): string {
+  if (reason && message?.startsWith(`${reason}:`)) return message;
+  return [reason, message].filter(Boolean).join(": ") || `it is ${phase}`;
 }
 
 interface Refusal {
