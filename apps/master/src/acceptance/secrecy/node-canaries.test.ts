@@ -41,7 +41,7 @@ let cluster: ProcessCluster;
 let proxy: RecordingProxy;
 let vendor: Server;
 let authority: string;
-/** The host and port of what stands for the hub and for an upstream. */
+/** The address of a server in place of the hub and of an upstream. */
 let origin: string;
 
 beforeAll(async () => {
