@@ -13,14 +13,14 @@ export interface Judged {
   readonly chats: readonly ChatOutcome[];
   readonly log: { readonly isValid: boolean; readonly said: string; readonly events: number };
   readonly watch: LogFollower;
-  readonly trends: readonly RoleTrend[];
+  /** Undefined of a run that is too short for them. */
+  readonly trends: readonly RoleTrend[] | undefined;
 }
 
 export function judge(lived: Judged): readonly Verdict[] {
   const { audit, jobs, left, chats, log, watch, trends } = lived;
   const accepted = jobs.accepted.length;
   const unanswered = chats.filter(({ isAnswered }) => !isAnswered).length;
-  const growing = trends.filter(({ isFlat }) => !isFlat).map(({ role }) => role);
   const none = (bar: string, list: readonly unknown[]): Verdict => ({
     bar,
     measured: `${list.length} did not`,
@@ -55,10 +55,15 @@ export function judge(lived: Judged): readonly Verdict[] {
       measured: log.said.split("\n").at(-1)?.slice(0, 80) ?? "",
       pass: log.isValid,
     },
-    {
-      bar: "memory and descriptors of every role are flat",
-      measured: growing.length === 0 ? "flat" : `${growing.join(", ")} grow`,
-      pass: growing.length === 0,
-    },
+    ...(trends ? [flatness(trends)] : []),
   ];
+}
+
+function flatness(trends: readonly RoleTrend[]): Verdict {
+  const growing = trends.filter(({ isFlat }) => !isFlat).map(({ role }) => role);
+  return {
+    bar: "memory and descriptors of every role are flat",
+    measured: growing.length === 0 ? "flat" : `${growing.join(", ")} grow`,
+    pass: growing.length === 0,
+  };
 }
