@@ -43,7 +43,7 @@ const CALL: RouteCall = {
 };
 const ask = (plugin: HostedPlugin) => plugin.call(CALL, { timeoutMs: 10_000 });
 
-test("answers that a plugin sends itself, and that are none, are faults of the call", async () => {
+test("invalid answers that a plugin sends itself are faults of the call", async () => {
   const file = join(folder, "sends.mjs");
   const adds = `let id = 0;
     const send = (value) => writeSync(3, JSON.stringify({ type: "result", id: ++id, value }) + "\\n");

@@ -202,7 +202,7 @@ const admissionAnswer = z.union([
   z.strictObject({ refuse: z.string().min(1).max(2_000), param: z.string().max(200).optional() }),
 ]);
 
-/** The answer to a call. Throws where it is none: a plugin's process may send anything. */
+/** The answer to a call. Throws where it is invalid: a plugin's process may send anything. */
 export function answerTo(call: PluginCall, value: unknown): unknown {
   switch (call.point) {
     case "route":
@@ -217,7 +217,7 @@ export function answerTo(call: PluginCall, value: unknown): unknown {
       if (call.question.ask === "list") return checked(executorJobs, value, "its list");
       return undefined;
     default:
-      // The master that asks about nodes goes without an answer that is none.
+      // The master that asks about nodes goes without an invalid answer.
       return value;
   }
 }
