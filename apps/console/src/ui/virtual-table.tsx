@@ -22,7 +22,7 @@ export interface VirtualTableOptions<Row> {
 }
 
 const ROW_PX = 40;
-/** Rows beyond each edge: a jump of a screen makes all rows anew, so few. */
+/** Rows beyond each edge: few, since a jump of a screen makes all rows again. */
 const OVERSCAN = 4;
 
 /** A table of any length, of which only the rows in view are in the document. */

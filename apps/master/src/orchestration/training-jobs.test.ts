@@ -187,7 +187,7 @@ describe("a training job", () => {
   });
 
   // holds: train-awaited-server
-  it("gets all servers at its start, also those lost lately: any may have its checkpoint", async () => {
+  it("gets all servers at its start, lost ones too: any may have its checkpoint", async () => {
     for (const id of ["r", "s"]) await api.propose({ type: "server.join", server: server(id) });
     await api.propose({ type: "server.lost", serverIds: ["s"] });
     const id = await api.submit({ ...training("ppo"), command: undefined });

@@ -32,9 +32,12 @@ const PIECE_MS = 300_000;
 
 /**
  * Fills a slab from the pieces of a checkpoint of any number of shards. Returns the version.
- * Rejects with `invalid_value` for a corrupt piece, `unprocessable` for one of another model,
- * `shard_unavailable` for one that only a source that did not answer may have, and `not_found` for
- * one that no source has; the slab is then invalid.
+ * Where it rejects, the slab is invalid. The codes are, by the piece that is missing:
+ *
+ * - `invalid_value`: it is corrupt.
+ * - `unprocessable`: it is of another model.
+ * - `shard_unavailable`: only a source that did not answer may have it.
+ * - `not_found`: no source has it.
  */
 export async function restoreShard(
   spec: ShardSpec,
@@ -121,7 +124,7 @@ async function restorePiece(
   );
 }
 
-/** A source that is away may have an undamaged piece; one of another model makes that irrelevant. */
+/** An unreachable source may have an undamaged piece; one of another model makes that irrelevant. */
 function codeOf(codes: readonly ErrorCode[]): ErrorCode {
   if (codes.includes("unprocessable")) return "unprocessable";
   if (codes.some((code) => code === "unavailable" || code === "deadline_exceeded")) {

@@ -66,7 +66,7 @@ async function withoutHolder(name: string) {
 }
 
 // holds: train-awaited-server
-test.concurrent("only checkpoint: a server that is away with it is awaited", async () => {
+test.concurrent("only checkpoint: an unreachable server that has it is awaited", async () => {
   const { server, second, resumeFrom } = await withoutHolder("s4");
   await delay(5_000);
   expect(second.child.exitCode).toBeNull();
@@ -76,7 +76,7 @@ test.concurrent("only checkpoint: a server that is away with it is awaited", asy
 });
 
 // holds: train-awaited-server
-test.concurrent("only checkpoint: a server that stays away with it is a lost node", async () => {
+test.concurrent("only checkpoint: a server that stays down with it is a lost node", async () => {
   const { second, resumeFrom } = await withoutHolder("s5");
   expect(await second.ended()).toBe(75);
   expect(second.output).toMatch(/the task failed \(shard_unavailable\): no checkpoint of job/);

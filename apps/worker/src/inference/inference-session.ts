@@ -153,7 +153,7 @@ export class InferenceSession {
 
   /**
    * Whether a delta waits for those that follow. The first shows that the answer has begun, and tokens
-   * with scores are told apart.
+   * with scores are sent one by one.
    */
   #isHeld(id: number, opened: OpenRequest, { logprobs }: Delta): boolean {
     const { hasText, holdMs } = opened;

@@ -23,7 +23,7 @@ export interface TrainerOrders {
   readonly parameterServers: readonly string[];
   /** gRPC addresses of all ready parameter servers; any may hold checkpoint pieces. */
   readonly readyServers: readonly string[];
-  /** Of those that were lost minutes ago: one that returns may have the only copy. */
+  /** Addresses of servers that were lost minutes ago: one that returns may have the only copy. */
   readonly lostServers: readonly string[];
   /** Lost tasks without which the others continue. */
   readonly failureTolerance?: number | undefined;

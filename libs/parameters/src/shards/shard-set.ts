@@ -16,7 +16,7 @@ export interface ShardSetAccess {
    * servers may be among them, and are always asked.
    */
   readonly holders?: readonly string[] | undefined;
-  /** Of servers that may be away: asked last, for what no other has. */
+  /** Servers that may be down: asked last, for what no other has. */
   readonly lost?: readonly string[] | undefined;
 }
 
@@ -175,7 +175,7 @@ export async function listCheckpoints(
 /**
  * Opens the shards and fills them from the newest undamaged checkpoint of `newestFirst`, whatever
  * its number of shards. Returns that one, and why others were skipped. `persist` may repeat what
- * fails with `shard_unavailable`, as a server that is away may have what the others lack.
+ * fails with `shard_unavailable`, as an unreachable server may have what the others lack.
  * - Rejects with `invalid_value` if all are damaged, with `shard_unavailable` if a server was away
  *   that may have one, and else with `not_found`.
  * - Rejects with `unprocessable` at the first that is of a model of another form.

@@ -238,7 +238,7 @@ function stopOrder(task: TaskId, why: string): TaskCommand {
   return { stop: { task, checkpoint: false, graceMs: LEAVE_MS, why } };
 }
 
-/** Of parameter servers; by id, so that every task of a gang gets the same order. */
+/** The addresses of parameter servers, by id, so that every task of a gang gets the same order. */
 function addressesOf(
   { servers }: JobsState,
   isIncluded: (server: ServerRecord) => boolean,

@@ -25,7 +25,7 @@ export class DraftCost {
   #singleMs = 0;
   /** By length of a draft, once it was measured. */
   readonly #shares = new Map<number, number>();
-  /** That of the other lengths. */
+  /** The share of the other lengths. */
   #otherShare = ASSUMED_SHARE;
   #calls = 0;
 
