@@ -3,7 +3,7 @@ import { runKubernetes } from "./scale/peers/kubernetes.ts";
 import { runOurJobs } from "./scale/peers/our-jobs.ts";
 import { runRay } from "./scale/peers/ray.ts";
 import type { PeerRun } from "./scale/peers/short-jobs.ts";
-import { runSlurm } from "./scale/peers/slurm.ts";
+import { runSlurmJobs } from "./scale/peers/slurm.ts";
 import { startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { readOptions } from "./support/command-line.ts";
@@ -35,7 +35,7 @@ const OURS: Readonly<Record<string, string>> = {
 await withCleanup(async () => {
   const runs: PeerRun[] = [];
   if (only.has("heddle")) runs.push(...(await runOurJobs(loads)));
-  if (only.has("slurm")) runs.push(...(await runSlurm(loads)));
+  if (only.has("slurm")) runs.push(...(await runSlurmJobs(loads)));
   if (only.has("ray")) runs.push(...runRay(options["python"] ?? "python3", loads));
   if (only.has("simulated")) runs.push(...(await runSimulated()));
   if (only.has("kubernetes")) runs.push(...(await runKubernetes(options["kubeconfig"], loads)));

@@ -91,7 +91,7 @@ interface Submitted {
   seconds: number;
 }
 
-export interface Submission {
+export interface JobSubmissions {
   readonly url: string;
   readonly key: string;
   readonly jobs: number;
@@ -101,7 +101,7 @@ export interface Submission {
 }
 
 /** An open loop at the rate over many connections, or a closed loop of them. */
-export async function submitAll(submission: Submission): Promise<Submitted> {
+export async function submitAll(submission: JobSubmissions): Promise<Submitted> {
   const { url, key, jobs, rate, bodyOf } = submission;
   const result: Submitted = { sentMs: new Map(), answerMs: [], refused: 0, seconds: 0 };
   const origin = originOf(url);

@@ -17,7 +17,7 @@ const READY_MS = 60_000;
 const PROGRAMS = ["slurmctld", "slurmd", "munged", "sbatch", "sinfo"];
 
 /** Jobs through one Slurm controller and nodes of this machine; none, with a line, where it is absent. */
-export async function runSlurm(loads: readonly PeerLoad[]): Promise<PeerRun[]> {
+export async function runSlurmJobs(loads: readonly PeerLoad[]): Promise<PeerRun[]> {
   const missing = PROGRAMS.filter((name) => spawnSync("which", [name]).status !== 0);
   if (missing.length > 0 || process.getuid?.() !== 0) {
     const what = missing.length > 0 ? missing.join(", ") : "root";
