@@ -1,9 +1,9 @@
 import { expect, it } from "vitest";
-import { eventText } from "./status-writer.ts";
+import { reasonText } from "./status-writer.ts";
 
 it("events: say why, and a reason that begins the message only once", () => {
   const of = (reason: string | null, message: string | null) =>
-    eventText({ phase: "Pending", reason, message });
+    reasonText({ phase: "Pending", reason, message });
   expect(of(null, null)).toBe("it is Pending");
   expect(of("ImagePull", "no such image")).toBe("ImagePull: no such image");
   expect(of("NoNodes", "NoNodes: none is ready")).toBe("NoNodes: none is ready");

@@ -35,7 +35,7 @@ export class StatusWriter {
     const { phase } = status;
     if (phaseBefore !== phase) {
       const type = BAD_PHASES.has(phase) ? "Warning" : "Normal";
-      await this.#events.record(written, type, phase, eventText(status));
+      await this.#events.record(written, type, phase, reasonText(status));
     }
     return written;
   }
@@ -60,7 +60,7 @@ export class StatusWriter {
 }
 
 /** Says a reason once: messages of blockers begin with it. */
-export function eventText({ phase, reason, message }: Omit<ShownStatus, "conditions">): string {
+export function reasonText({ phase, reason, message }: Omit<ShownStatus, "conditions">): string {
   if (reason && message?.startsWith(`${reason}:`)) return message;
   return [reason, message].filter(Boolean).join(": ") || `it is ${phase}`;
 }

@@ -176,7 +176,7 @@ export async function listCheckpoints(
  * Opens the shards and fills them from the newest undamaged checkpoint of `newestFirst`, whatever
  * its number of shards. Returns that one, and why others were skipped. `persist` may repeat what
  * fails with `shard_unavailable`, as an unreachable server may have what the others lack.
- * - Rejects with `invalid_value` if all are damaged, with `shard_unavailable` if a server was away
+ * - Rejects with `invalid_value` if all are damaged, with `shard_unavailable` if a server was down
  *   that may have one, and else with `not_found`.
  * - Rejects with `unprocessable` at the first that is of a model of another form.
  */
