@@ -1,6 +1,7 @@
 import type { ConditionNow, CustomResource, ResourceStatus } from "./custom-resource.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { writeStatus } from "./lifecycle.ts";
+import { reasonText } from "./reason-text.ts";
 import type { ResourceApi } from "./resource-api.ts";
 
 type AnyResource = CustomResource<unknown, ResourceStatus>;
@@ -57,12 +58,6 @@ export class StatusWriter {
     if (isNew) await this.#events.record(written, "Warning", reason, message);
     return REFUSED_MS;
   }
-}
-
-/** Says a reason once: messages of blockers begin with it. */
-export function reasonText({ phase, reason, message }: Omit<ShownStatus, "conditions">): string {
-  if (reason && message?.startsWith(`${reason}:`)) return message;
-  return [reason, message].filter(Boolean).join(": ") || `it is ${phase}`;
 }
 
 interface Refusal {

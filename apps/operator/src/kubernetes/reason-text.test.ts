@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { reasonText } from "./status-writer.ts";
+import { reasonText } from "./reason-text.ts";
 
 it("events: say why, and a reason that begins the message only once", () => {
   const of = (reason: string | null, message: string | null) =>
