@@ -18,7 +18,7 @@ test("nx: a variable that selects what tests run is part of the cache's key", ()
   const tests = repositoryFiles(root).filter((path) => path.endsWith(".test.ts"));
   const read = tests
     .map((path) => readFileSync(join(root, path), "utf8"))
-    .flatMap((text) => [...text.matchAll(/process\.env(?:\["|\.)(HEDDLE_[A-Z_]+)/g)])
+    .flatMap((text) => [...text.matchAll(/process\.env(?:\["|\.)(HEDDLE_[A-Z_]+)(?!\w|"\] = )/g)])
     .map(([, name]) => name);
   expect(read).toContain("HEDDLE_PROPERTY_RUNS");
   expect(read.filter((name) => !TEST_ENVIRONMENT.includes(name ?? ""))).toEqual([]);
