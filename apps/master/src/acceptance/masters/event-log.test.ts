@@ -1,7 +1,7 @@
 // holds: events-webhooks, events-audit-sync, events-signed, events-logged-once, events-projects, events-changed-byte
 // holds: events-witnesses, events-one-per-call, events-no-gap, events-fetched, events-follow, events-search
 
-import { createHash, createHmac, generateKeyPairSync, randomUUID, sign } from "node:crypto";
+import { createHmac, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -23,6 +23,7 @@ import { verifyDirectory } from "@heddle/event-store/verify/verify-directory";
 import { verifyExport } from "@heddle/event-store/verify/verify-export";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { eventWitness } from "../../../test/events/event-witness.ts";
 import { MasterGroup } from "../../../test/master-group.ts";
 
 // The event log of three masters as processes, with a scripted dispatch.
@@ -33,7 +34,7 @@ const [FIRST, SECOND, THIRD] = NAMES;
 const NO_KEY = createApiKey("test").text;
 const CHAT = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }] };
 
-const WITNESS_KEYS = ["one", "two"].map((name) => witness(`${name}.example`));
+const WITNESS_KEYS = ["one", "two"].map((name) => eventWitness(`${name}.example`));
 
 let group: MasterGroup;
 
@@ -84,21 +85,6 @@ async function agreed(names: readonly string[] = NAMES): Promise<readonly LogEve
 function expectNoGap(log: readonly LogEvent[]): void {
   expect(log.map(({ sequence }) => Number(sequence))).toEqual(log.map((_, at) => at));
   expect(new Set(log.map(({ id }) => id)).size).toBe(log.length);
-}
-
-/** A witness as C2SP tlog-cosignature has it: its key, and what makes its lines. */
-function witness(name: string) {
-  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
-  const x = Buffer.from(publicKey.export({ format: "jwk" }).x ?? "", "base64url");
-  const material = Buffer.concat([Buffer.of(4), x]);
-  const id = createHash("sha256").update(`${name}\n`).update(material).digest().subarray(0, 4);
-  const cosign = (text: string): string => {
-    const time = Buffer.alloc(8);
-    time.writeBigUInt64BE(1_800_000_000n);
-    const signed = sign(null, Buffer.from(`cosignature/v1\ntime 1800000000\n${text}`), privateKey);
-    return `\u2014 ${name} ${Buffer.concat([id, time, signed]).toString("base64")}\n`;
-  };
-  return { key: `${name}+${id.toString("hex")}+${material.toString("base64")}`, cosign };
 }
 
 /** The message that it throws; empty where it throws none. */
@@ -364,7 +350,7 @@ describe("event log of three masters", () => {
     const { size } = parseCheckpoint(note.text);
     const [one, two] = WITNESS_KEYS.map(({ cosign }) => cosign(note.text)) as [string, string];
     const refusals = [
-      [{ size, signatures: witness("one.example").cosign(note.text) }, 403],
+      [{ size, signatures: eventWitness("one.example").cosign(note.text) }, 403],
       [{ size, signatures: WITNESS_KEYS[0]!.cosign("other\n") }, 403],
       [{ size: size + 100_000, signatures: one }, 404],
       [{ size, signatures: "none" }, 400],
