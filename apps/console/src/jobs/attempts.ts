@@ -24,7 +24,8 @@ export function attemptsOf(events: readonly ClusterEvent[], nowMs: number): read
     const lastMs = isEndedState(state) ? fromMs : Math.max(fromMs, nowMs);
     const untilMs = next ? Date.parse(next.at) : lastMs;
     const spans = attempts.get(attempt) ?? [];
-    attempts.set(attempt, [...spans, { state, fromMs, untilMs }]);
+    spans.push({ state, fromMs, untilMs });
+    attempts.set(attempt, spans);
   }
   return [...attempts].map(([attempt, spans]) => ({ attempt, spans }));
 }
