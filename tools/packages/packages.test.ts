@@ -41,7 +41,8 @@ async function linesInError(text: string, resolution: string): Promise<number[]>
   const language = ["--strict", "--target", "es2024", "--lib", "es2024,esnext,dom,dom.iterable"];
   const module = resolution === "bundler" ? "esnext" : resolution;
   const form = ["--module", module, "--moduleResolution", resolution, "--types", ""];
-  const args = [...language, ...form, "--skipLibCheck", "false", "--noEmit", "use.ts"];
+  const output = ["--skipLibCheck", "false", "--noEmit", "--pretty", "false"];
+  const args = [...language, ...form, ...output, "use.ts"];
   const tsc = join(ROOT, "node_modules/.bin/tsc");
   const failed = (error: { stdout: string }) => error;
   const { stdout } = await run(tsc, args, { cwd: user }).catch(failed);

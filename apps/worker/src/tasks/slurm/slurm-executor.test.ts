@@ -70,6 +70,17 @@ describe.skipIf(why !== undefined)("a worker before Slurm", () => {
     expect(exit?.message).toContain("Slurm ended its job");
   });
 
+  it("Slurm: a cancel that reaches the program before its runner is a lost node", async () => {
+    await session.start(shell("echo $$ $PPID; exec sleep 600"), taskId(8));
+    await until("the program is up", () => leader.log(8).endsWith("\n"));
+    for (const pid of leader.log(8).trim().split(" ")) {
+      process.kill(Number(pid), "SIGTERM");
+      await delay(300);
+    }
+    const { exit } = await session.reaches("exited", taskId(8));
+    expect(exit).toMatchObject({ reason: "NodeLost" });
+  });
+
   it("Slurm: what it cannot run is refused with its words; a gang too", async () => {
     const large = { ...shell("true"), memoryBytes: 900e9 };
     await session.lease(large, taskId(2));

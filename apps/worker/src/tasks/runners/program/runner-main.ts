@@ -35,6 +35,8 @@ const MAX_ORDERS_BYTES = 64 * 1024;
 const MAX_LOOKUP_MS = 60_000;
 /** In a batch system: how long its program may stay after the system has asked it to end. */
 const MAX_TERMINATE_MS = 30_000;
+/** Between the signals of a batch system to a program and to its runner. */
+const MAX_SIGNAL_GAP_MS = 1_000;
 /** After the program's end: for output that a process outside the container holds open. */
 const MAX_DRAIN_MS = 10_000;
 const CANNOT_EXECUTE = 126;
@@ -130,9 +132,12 @@ function run(): void {
     // What it has left running is part of the task.
     isKilling = true;
     const how = signal === null ? { exitCode: code ?? 0 } : { signal };
-    const last = { kind: "end", ...how, isLost, isKilled } as const;
-    void Promise.all([out.ended, err.ended]).then(() => end(last));
-    setTimeout(() => end(last), MAX_DRAIN_MS);
+    const last = () => end({ kind: "end", ...how, isLost, isKilled });
+    // A batch system that cancels its job signals the program and this process, in any order.
+    const isDecided = isFirst || isLost || isKilled || (signal === null && (code ?? 0) < 128);
+    const waitMs = isDecided ? 0 : MAX_SIGNAL_GAP_MS;
+    void Promise.all([out.ended, err.ended]).then(() => setTimeout(last, waitMs));
+    setTimeout(last, MAX_DRAIN_MS);
   });
 }
 
