@@ -13,13 +13,13 @@ export interface NodeFigures {
 
 type Labels = Readonly<Record<string, string | number>>;
 type Amount = Heartbeat["memoryUsedBytes"];
-type Sample = readonly [labels: Labels, value: Amount];
+type LabelledAmount = readonly [labels: Labels, value: Amount];
 
 interface Metric {
   readonly name: string;
   readonly help: string;
   readonly labels?: readonly string[];
-  readonly samples: (node: Heartbeat) => readonly Sample[];
+  readonly samples: (node: Heartbeat) => readonly LabelledAmount[];
 }
 
 const GAUGES: readonly Metric[] = [
@@ -107,7 +107,7 @@ const GAUGES: readonly Metric[] = [
     help: "Sequences in a replica's engine.",
     labels: ["deployment", "state"],
     samples: ({ replicas = [] }) =>
-      replicas.flatMap(({ deployment = "", load }): Sample[] => [
+      replicas.flatMap(({ deployment = "", load }): LabelledAmount[] => [
         [{ deployment, state: "running" }, load?.running],
         [{ deployment, state: "waiting" }, load?.waiting],
       ]),
@@ -138,7 +138,7 @@ const GAUGES: readonly Metric[] = [
     help: "Memory that was planned for a stage of a divided model.",
     labels: ["deployment"],
     samples: ({ replicas = [] }) =>
-      replicas.flatMap(({ deployment = "", stage }): Sample[] =>
+      replicas.flatMap(({ deployment = "", stage }): LabelledAmount[] =>
         stage ? [[{ deployment }, stage.memoryBytes]] : [],
       ),
   },
@@ -261,7 +261,7 @@ export function exposeNodeMetrics(registry: Registry, figures: NodeFigures): voi
 }
 
 type GpuState = NonNullable<Heartbeat["gpus"]>[number];
-type ReplicaLoad = NonNullable<NonNullable<Heartbeat["replicas"]>[number]["load"]>;
+type LoadReport = NonNullable<NonNullable<Heartbeat["replicas"]>[number]["load"]>;
 
 function eachGpu(read: (gpu: GpuState) => Amount): Metric["samples"] {
   return ({ gpus = [] }) => gpus.map((gpu) => [{ gpu: gpu.index ?? 0 }, read(gpu)]);
@@ -272,7 +272,7 @@ type TaskNumber = "step" | "steps_per_second" | "tokens_per_second" | "loss" | "
 /** Samples of the tasks whose latest progress line has the number. */
 function eachTask(name: TaskNumber): Metric["samples"] {
   return ({ tasks = [] }) =>
-    tasks.flatMap(({ task, progress }): Sample[] => {
+    tasks.flatMap(({ task, progress }): LabelledAmount[] => {
       const value = progressLine.parse(JSON.parse(progress?.line || "{}"))[name];
       const { jobId: job = "", rank = 0 } = task ?? {};
       return typeof value === "number" ? [[{ job, rank }, value]] : [];
@@ -282,12 +282,12 @@ function eachTask(name: TaskNumber): Metric["samples"] {
 /** Samples of the replicas that are parts of divided models. */
 function eachStage(read: (load: StageLoad) => Amount): Metric["samples"] {
   return ({ replicas = [] }) =>
-    replicas.flatMap(({ deployment = "", load }): Sample[] =>
+    replicas.flatMap(({ deployment = "", load }): LabelledAmount[] =>
       load?.stage ? [[{ deployment }, read(load.stage)]] : [],
     );
 }
 
-function eachReplica(read: (load: ReplicaLoad) => Amount): Metric["samples"] {
+function eachReplica(read: (load: LoadReport) => Amount): Metric["samples"] {
   return ({ replicas = [] }) =>
     replicas.map(({ deployment = "", load }) => [{ deployment }, read(load ?? {})]);
 }

@@ -111,7 +111,7 @@ function metricOf({ name, help, type, values = [] }: ReadMetricValues, at: Point
   return [{ ...head, sum: { aggregationTemporality: CUMULATIVE, isMonotonic: true, dataPoints } }];
 }
 
-interface Distribution {
+interface HistogramPoint {
   readonly labels: Labels;
   /** By upper bound, each with those below it. */
   readonly buckets: (readonly [bound: number, count: number])[];
@@ -121,7 +121,7 @@ interface Distribution {
 
 /** One point of each set of labels; Prometheus has a line for each bucket, and counts them upwards. */
 function histogramPoints(name: string, samples: readonly Sample[], at: PointTimes): object[] {
-  const all = new Map<string, Distribution>();
+  const all = new Map<string, HistogramPoint>();
   for (const { metricName, labels: given, value } of samples) {
     const { le, ...labels } = given;
     const key = JSON.stringify(Object.entries(labels).sort());

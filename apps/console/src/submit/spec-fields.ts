@@ -35,12 +35,12 @@ function fieldsOf(value: unknown): Fields {
   return typeof value === "object" && value !== null ? { ...(value as Fields) } : {};
 }
 
-type SpecChange = JobExplanation["changes"][number];
+type ProposedChange = JobExplanation["changes"][number];
 
 const OF_THE_JOB = new Set(["tasks", "max_runtime_hours"]);
 
 /** The spec with a change that the cluster proposes; undefined where it is of several fields. */
-export function withChange(spec: JobSpec, { field, to }: SpecChange): JobSpec | undefined {
+export function withChange(spec: JobSpec, { field, to }: ProposedChange): JobSpec | undefined {
   if (field === "all_amounts") return undefined;
   if (field === "parameter_servers") return withField(spec, ["config", field], to ?? undefined);
   const path = OF_THE_JOB.has(field) ? [field] : ["resources", field];

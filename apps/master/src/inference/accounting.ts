@@ -9,7 +9,7 @@ export type UsageSink = (row: UsageRow) => void;
 export type CallTokens = Pick<UsageRow, "promptTokens" | "cachedTokens" | "completionTokens">;
 
 /** An open call, which the metrics poll for its usage. */
-interface OpenCall {
+interface MeasuredCall {
   report(): void;
 }
 
@@ -20,7 +20,7 @@ interface OpenCall {
 export class Accounting {
   readonly metrics: InferenceMetrics;
   readonly #sink: UsageSink;
-  readonly #open = new ShortLivedSet<OpenCall>();
+  readonly #open = new ShortLivedSet<MeasuredCall>();
 
   constructor(metrics: InferenceMetrics, sink: UsageSink) {
     this.metrics = metrics;
@@ -31,7 +31,7 @@ export class Accounting {
   }
 
   /** The call reports at every scrape until it calls the function. */
-  open(call: OpenCall): () => void {
+  open(call: MeasuredCall): () => void {
     return this.#open.add(call);
   }
 

@@ -3,7 +3,7 @@ import type { Introduction } from "@heddle/contracts/generated/heddle/v1/Introdu
 import { joinSecretId, parseJoinToken } from "@heddle/pki/join-token";
 
 /** A join token of the replicated state; its id is the hash of its secret. */
-interface JoinToken {
+interface RecordedToken {
   readonly role: string;
   readonly name?: string | undefined;
   readonly expiresAtMs: number;
@@ -18,7 +18,7 @@ export function admissionProof(token: string, newcomer: Newcomer): Buffer {
 
 /** The id of the join token whose holder made the proof; undefined where there is none that is valid. */
 export function findAdmission(
-  joins: ReadonlyMap<string, JoinToken>,
+  joins: ReadonlyMap<string, RecordedToken>,
   newcomer: Newcomer & { readonly admission: Uint8Array },
   nowMs: number,
 ): string | undefined {

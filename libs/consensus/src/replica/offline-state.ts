@@ -7,7 +7,7 @@ import { commandOf } from "../proposals/entry-codec.ts";
 import { DurableLog, type DurableLogOptions } from "./durable-log.ts";
 import { decodeContext, firstMembership, Membership, type MembershipState } from "./membership.ts";
 
-type Storage = Omit<DurableLogOptions, "restore">;
+type LogLocation = Omit<DurableLogOptions, "restore">;
 
 /** What a stopped member's files held: the state machine that was given has taken it all in. */
 export interface OfflineState {
@@ -29,7 +29,7 @@ const BATCH_BYTES = 1024 * 1024;
  * To lose an answered change is worse than to keep one that was rejected. Rejects as DurableLog.open does.
  */
 export async function readOfflineState(
-  storage: Storage,
+  storage: LogLocation,
   machine: StateMachine<unknown>,
 ): Promise<OfflineState> {
   let membership = new Membership({ confState: EMPTY_CONF_STATE, members: [], lastId: 0 });
@@ -78,7 +78,7 @@ async function applyOffline(
  * after `last`. The directory must hold no log yet.
  */
 export async function foundGroup(
-  storage: Storage,
+  storage: LogLocation,
   member: Member,
   last: SnapshotId,
   state: Iterable<Uint8Array> | AsyncIterable<Uint8Array>,

@@ -79,7 +79,7 @@ function fabricOf({ fabric = "" }: ShardWorker): string {
 /** The stages of the best plan, wherever the workers are. */
 function bestChain(
   model: CuttableModel,
-  sizes: ModelSizes,
+  sizes: PartSizes,
   workers: readonly ShardWorker[],
   demand: ShardDemand,
 ): Chain | undefined {
@@ -122,7 +122,7 @@ function* stagesFrom(
 
 interface StageChoices {
   readonly model: CuttableModel;
-  readonly sizes: ModelSizes;
+  readonly sizes: PartSizes;
   readonly worker: ShardWorker;
   readonly demand: ShardDemand;
 }
@@ -142,7 +142,7 @@ function stagesOf(chain: Chain): PlannedStage[] {
 }
 
 /** Bytes of a model's parts. */
-interface ModelSizes {
+interface PartSizes {
   readonly blocks: number;
   /** By block: the bytes of all blocks before it. */
   readonly before: readonly number[];
@@ -161,7 +161,7 @@ interface ModelSizes {
 }
 
 /** What the parts of a model take. */
-export function sizesOf({ file, architecture, blocks }: CuttableModel): ModelSizes {
+export function sizesOf({ file, architecture, blocks }: CuttableModel): PartSizes {
   const ofBlocks = new Array<number>(blocks).fill(0);
   const holes = new Array<number>(blocks).fill(0);
   let [embedding, embeddingHole, output, shared] = [0, 0, 0, 0];
@@ -212,7 +212,7 @@ function sumsBefore(values: readonly number[]): number[] {
 }
 
 function stageOf(
-  sizes: ModelSizes,
+  sizes: PartSizes,
   { from, to }: BlockRange,
   worker: ShardWorker,
   { kvTokens, overhead }: ShardDemand,
@@ -234,7 +234,7 @@ function stageOf(
 }
 
 /** Bytes of weights that a step reads. */
-function costOf(sizes: ModelSizes, { from, to }: BlockRange): number {
+function costOf(sizes: PartSizes, { from, to }: BlockRange): number {
   const blocks = sizes.before[to]! - sizes.before[from]!;
   if (to < sizes.blocks) return blocks;
   return blocks + OUTPUT_COST * (sizes.isTied ? sizes.embedding : sizes.output);

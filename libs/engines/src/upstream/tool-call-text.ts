@@ -3,7 +3,7 @@ import { garbage } from "./upstream-fault.ts";
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
 const MAX_ARGUMENTS = 4 * 2 ** 20;
 
-interface OpenCall {
+interface PartialToolCall {
   readonly index: number;
   /** Its arguments so far. */
   readonly parts: string[];
@@ -22,7 +22,7 @@ export interface ToolCallPiece {
 /** Writes the calls of one choice as the text that ToolUse describes. */
 export class ToolCallText {
   readonly #names: ReadonlySet<string>;
-  #open: OpenCall | undefined;
+  #open: PartialToolCall | undefined;
   #count = 0;
 
   /** `names` are those that may be called. */
@@ -39,7 +39,7 @@ export class ToolCallText {
   push(piece: ToolCallPiece): string {
     let text = "";
     if (piece.index !== this.#open?.index) text = this.end() + this.#begin(piece);
-    return text + written(this.#open as OpenCall, piece.arguments);
+    return text + written(this.#open as PartialToolCall, piece.arguments);
   }
 
   /** Ends the last call. `isCut`: the answer reached its limit of tokens. */
@@ -66,7 +66,7 @@ export class ToolCallText {
   }
 }
 
-function written(open: OpenCall, piece: string): string {
+function written(open: PartialToolCall, piece: string): string {
   const all = open.held + piece;
   const kept = all.trimEnd();
   open.held = all.slice(kept.length);

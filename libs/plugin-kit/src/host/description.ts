@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { LoadedPlugin } from "../loading/load-plugin.ts";
-import { ACCESS, NAME, PATH } from "../loading/registry.ts";
+import { ACCESS, NAME, PATH } from "../loading/plugin-registry.ts";
 import { CAPABILITIES } from "../plugin.ts";
 import { blockShape, type PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";

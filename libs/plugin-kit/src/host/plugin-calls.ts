@@ -1,7 +1,7 @@
 import { AppError, type ErrorCode, isErrorCode } from "@heddle/base/errors";
 import { RequestFaults, type ValidationFault, validate } from "@heddle/contracts/validation";
 import { z } from "zod";
-import type { Registry } from "../loading/registry.ts";
+import type { PluginRegistry } from "../loading/plugin-registry.ts";
 import { type BlockJob, blockJob } from "../points/blocks.ts";
 import type { SinkEvent } from "../points/events.ts";
 import { type ExecutorQuestion, executorJobs, executorOffer } from "../points/executors.ts";
@@ -89,9 +89,9 @@ const MAX_JOB_CHARACTERS = 1_048_576;
 
 /** Runs calls on what a plugin has added: in its own process, or in the master's. */
 export class PluginCalls {
-  readonly #registry: Registry;
+  readonly #registry: PluginRegistry;
 
-  constructor(registry: Registry) {
+  constructor(registry: PluginRegistry) {
     this.#registry = registry;
   }
 

@@ -14,8 +14,8 @@ import type { PluginBlock } from "../points/blocks.ts";
 import type { PluginRoute } from "../points/routes.ts";
 import { LoadFault, thrownText } from "./load-fault.ts";
 import { holdToDigest, moduleUrl, provideKit } from "./module-hooks.ts";
+import { NAME, PluginRegistry, parsedConfig } from "./plugin-registry.ts";
 import { findSource, type PluginSource } from "./plugin-source.ts";
-import { NAME, parsedConfig, Registry } from "./registry.ts";
 
 /** A slower setup is considered hung. */
 const SETUP_MS = 10_000;
@@ -36,7 +36,7 @@ export interface LoadedPlugin {
   readonly plugin: Plugin;
   readonly source: PluginSource;
   readonly capabilities: readonly Capability[];
-  readonly registry: Registry;
+  readonly registry: PluginRegistry;
 }
 
 /** Imports a plugin, checks it, and has it add what it has. Rejects with the reason. */
@@ -54,7 +54,7 @@ export async function loadPlugin(entry: PluginEntry, host: PluginHost): Promise<
   const capabilities = capabilitiesOf(plugin);
   host.onStep?.("the check of its config");
   const config = parsedConfig(plugin, entry.config);
-  const registry = new Registry(capabilities, host.builtInAlgorithms);
+  const registry = new PluginRegistry(capabilities, host.builtInAlgorithms);
   await step("its setup", async () => plugin.setup(apiOf(registry, config, host)));
   return { plugin, source, capabilities, registry };
 }
@@ -89,7 +89,11 @@ function capabilitiesOf({ capabilities = TRAINING_CAPABILITIES }: Plugin): reado
   throw new Error(`there is no capability ${unknown}: there are ${CAPABILITIES.join(", ")}`);
 }
 
-function apiOf<Config>(registry: Registry, config: Config, host: PluginHost): PluginApi<Config> {
+function apiOf<Config>(
+  registry: PluginRegistry,
+  config: Config,
+  host: PluginHost,
+): PluginApi<Config> {
   return {
     host: host.kind,
     config,

@@ -36,7 +36,7 @@ interface CandidateNodes {
 }
 
 /** A job without a reservation, since jobs before it may use too much of the same nodes. */
-interface WaitingJob {
+interface ReservedJob {
   readonly entry: PlanEntry;
   readonly gang: GangRequest;
 }
@@ -63,7 +63,7 @@ export class ReservationPlanner {
   /** By gang key: why such a gang got no reservation since the last one was made. */
   readonly #refused = new Map<string, "behind" | "hopeless">();
   /** The jobs of the current level that a later reservation would pass over. */
-  #waiting: WaitingJob[] = [];
+  #waiting: ReservedJob[] = [];
   #level = Number.NaN;
   #searches = 0;
 

@@ -2,7 +2,7 @@ import type { Command, StateMachine } from "@heddle/consensus/ports";
 import type { ControlReply } from "@heddle/control/command";
 import type { EventLogWriter } from "./event-log-writer.ts";
 
-type Machine = Omit<StateMachine<ControlReply>, "snapshot"> & {
+type InnerMachine = Omit<StateMachine<ControlReply>, "snapshot"> & {
   snapshot(): Iterable<Uint8Array>;
 };
 
@@ -11,10 +11,10 @@ type Machine = Omit<StateMachine<ControlReply>, "snapshot"> & {
  * it are on the disk, since that part of the log is then dropped.
  */
 export class RecordedMachine implements StateMachine<ControlReply> {
-  readonly #machine: Machine;
+  readonly #machine: InnerMachine;
   readonly #events: Pick<EventLogWriter, "room" | "flushed">;
 
-  constructor(machine: Machine, events: Pick<EventLogWriter, "room" | "flushed">) {
+  constructor(machine: InnerMachine, events: Pick<EventLogWriter, "room" | "flushed">) {
     this.#machine = machine;
     this.#events = events;
   }

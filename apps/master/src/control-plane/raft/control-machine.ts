@@ -12,7 +12,7 @@ const NEWLINE = 0x0a;
 /** Called with each applied entry, or with undefined where a snapshot has replaced the state. */
 export type AppliedListener = (entry: LogCommand | undefined) => void;
 
-interface MachineOptions {
+interface ControlMachineOptions {
   /** Called when a snapshot is begun. */
   readonly onSnapshot?: (() => void) | undefined;
   readonly newestVersion?: number | undefined;
@@ -24,10 +24,10 @@ interface MachineOptions {
 export class ControlMachine implements StateMachine<ControlReply> {
   readonly control: ReplicatedControl;
   readonly #onApplied: AppliedListener;
-  readonly #options: MachineOptions;
+  readonly #options: ControlMachineOptions;
   readonly #keys: SecretKeys;
 
-  constructor(onApplied: AppliedListener = () => undefined, options: MachineOptions = {}) {
+  constructor(onApplied: AppliedListener = () => undefined, options: ControlMachineOptions = {}) {
     this.control = new ReplicatedControl(options.newestVersion, loadableBytes());
     this.#onApplied = onApplied;
     this.#options = options;

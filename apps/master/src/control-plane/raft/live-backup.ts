@@ -6,7 +6,7 @@ import { closedOnFailure, nodeStorageFiles } from "@heddle/storage/storage-files
 import type { Backup } from "../control-group.ts";
 
 /** What a backup needs of the replica. */
-interface SnapshotTaker {
+interface SnapshotSource {
   takeSnapshot(): Promise<void>;
   status(): { readonly applied: number; readonly snapshotIndex: number };
 }
@@ -16,7 +16,7 @@ const ATTEMPTS = 5;
 const READ_BYTES = 256 * 1024;
 
 /** A snapshot of at least the state as of this call; an open one survives its removal. */
-export async function takeBackup(replica: SnapshotTaker, directory: string): Promise<Backup> {
+export async function takeBackup(replica: SnapshotSource, directory: string): Promise<Backup> {
   const wanted = replica.status().applied;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     await replica.takeSnapshot();

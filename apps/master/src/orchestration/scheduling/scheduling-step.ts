@@ -81,7 +81,7 @@ async function commit(
   cache.refusals.record(planned, refused, cache.nowMs());
 }
 
-interface Admission {
+interface AdmittedJobs {
   readonly snapshot: SchedulingSnapshot;
   readonly admitted: readonly string[];
   readonly unsatisfiable: CommitPlanCommand["unsatisfiable"];
@@ -96,7 +96,7 @@ interface Admission {
 function* admit(
   { control, cache }: SchedulingStepOptions,
   snapshot: SchedulingSnapshot,
-): Steps<Admission> {
+): Steps<AdmittedJobs> {
   const { state } = control;
   const isAccepted = (id: string) => state.jobs.get(id)?.state === "accepted";
   const acceptedId = ({ entry }: QueuedJob) => {

@@ -18,7 +18,7 @@ import type { JobsTransaction } from "./jobs-transaction.ts";
 import { QuotaCheck, type QuotaRefusal } from "./quota-check.ts";
 import { leaveWithGrace } from "./requests.ts";
 
-type Preemption = CommitPlanCommand["preemptions"][number];
+type PlannedPreemption = CommitPlanCommand["preemptions"][number];
 /** A plan entry that places tasks of a job. */
 type JobEntry = Extract<PlanEntry, { jobId: string }>;
 
@@ -61,7 +61,7 @@ export function commitPlan(change: JobsTransaction, plan: CommitPlanCommand): Co
  */
 function preempt(
   change: JobsTransaction,
-  { victimId, forEntry }: Preemption,
+  { victimId, forEntry }: PlannedPreemption,
 ): "victim" | "not_waiting" | undefined {
   const victim = change.state.jobs.get(victimId);
   const mayLeave = change.state.specs.get(victimId)?.resources.preemptible;

@@ -37,12 +37,12 @@ export interface SpecTrial {
 
 /** The rank of a job with a reservation, and its reserved start. */
 export interface PreviousReservation {
-  readonly qosLevel: Resources["qos_level"];
+  readonly qosLevel: SpecResources["qos_level"];
   readonly priority: number;
   readonly inHours: number;
 }
 
-type Resources = SubmitJob["resources"];
+type SpecResources = SubmitJob["resources"];
 type Fits = (spec: SubmitJob) => Steps<boolean>;
 
 /**
@@ -76,7 +76,7 @@ const AMOUNTS = [
   "io_operations_per_sec",
   "network_bandwidth_gbps",
   "shared_storage_gb",
-] as const satisfies readonly (keyof Resources)[];
+] as const satisfies readonly (keyof SpecResources)[];
 
 const OPTIONAL = [
   "gpu_type",
@@ -87,7 +87,7 @@ const OPTIONAL = [
   "io_operations_per_sec",
   "network_bandwidth_gbps",
   "shared_storage_gb",
-] as const satisfies readonly (keyof Resources)[];
+] as const satisfies readonly (keyof SpecResources)[];
 
 /**
  * The changes of a single field that would let the job start now, smallest first. If none does, the
@@ -173,7 +173,7 @@ function withChange(spec: SubmitJob, { field, to }: Candidate): SubmitJob {
   const resources: Record<string, unknown> = { ...spec.resources };
   if (to === null) delete resources[field];
   else resources[field] = to;
-  return { ...spec, resources: resources as Resources };
+  return { ...spec, resources: resources as SpecResources };
 }
 
 /** The nearest other number of tasks over which the request fits. */
@@ -344,5 +344,5 @@ function scaledTo(spec: SubmitJob, percent: number): SubmitJob {
   const milli = Math.floor((gpus * UNIT * percent) / 100 / tasks);
   const whole = milli >= UNIT ? milli - (milli % UNIT) : Math.max(1, milli);
   if (gpus > 0) resources["gpu_count"] = (whole * tasks) / UNIT;
-  return { ...spec, resources: resources as Resources };
+  return { ...spec, resources: resources as SpecResources };
 }

@@ -4,7 +4,7 @@ import type { DeviceReading, JobRecord, NodeRecord } from "./records.ts";
 /** Fields of records whose names changed at STANDARD_TERMS. A record has the names of its last write. */
 
 /** What a plan has reserved for a waiting job. */
-interface Reservation {
+interface RenamedReservation {
   readonly startMs?: number | undefined;
   /** The lower, the sooner; within the priority level. */
   readonly rank?: number | undefined;
@@ -23,14 +23,14 @@ export const NO_RESERVATION = {
   placeInLine: undefined,
 } as const satisfies ReservationFields;
 
-export function reservationOf(job: ReservationFields): Reservation {
+export function reservationOf(job: ReservationFields): RenamedReservation {
   const { promisedStartMs, placeInLine } = job;
   const { reservedStartMs: startMs = promisedStartMs, reservationRank: rank = placeInLine } = job;
   return { startMs, rank };
 }
 
 export function reservationFields(
-  { startMs, rank }: Reservation,
+  { startMs, rank }: RenamedReservation,
   version: number,
 ): ReservationFields {
   return version >= STANDARD_TERMS

@@ -22,7 +22,7 @@ const MAX_RULES = 16;
 const MAX_TIMEOUT_MS = 600_000;
 
 /** What a plugin's `setup` has added. */
-export class Registry {
+export class PluginRegistry {
   readonly routes = new Map<string, PluginRoute>();
   readonly admission = new Map<string, AdmissionRule>();
   readonly filters = new Map<string, FilterRule>();
