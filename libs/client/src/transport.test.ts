@@ -65,11 +65,12 @@ describe("a call", () => {
   });
 
   // holds: access-projects
-  it("names the client's project, if it has one", async () => {
+  it("names the client's project and role, if it has them", async () => {
     const { seen, endpoint } = await serve(reported);
-    await new Heddle({ endpoint, project: "vision" }).jobs.create(spec);
+    await new Heddle({ endpoint, project: "vision", role: "developer" }).jobs.create(spec);
     await new Heddle({ endpoint }).jobs.create(spec);
     expect(seen.map(({ headers }) => headers["x-heddle-project"])).toEqual(["vision", undefined]);
+    expect(seen.map(({ headers }) => headers["x-heddle-role"])).toEqual(["developer", undefined]);
   });
 
   // holds: client-retries

@@ -24,6 +24,8 @@ export interface HeddleOptions extends CommandLineOptions {
   readonly auth?: (() => string | Promise<string>) | undefined;
   /** The project in which every call acts; by default the caller's own. */
   readonly project?: string | undefined;
+  /** Every call has only what this role grants in that project; by default all that the caller may do. */
+  readonly role?: string | undefined;
   /** Milliseconds for one try; of a stream, until its head. Default: 30,000. */
   readonly timeout?: number | undefined;
   /** Tries after the first one. Default: 2. */
@@ -226,13 +228,14 @@ export class HttpTransport {
     authorization: Record<string, string>,
   ): Promise<Response> {
     const { method, query, body, form, headers, signal } = request;
-    const { fetch = globalThis.fetch, project } = this.#options;
+    const { fetch = globalThis.fetch, project, role } = this.#options;
     return await fetch(`${urlOf(base, request)}${queryText(query)}`, {
       method,
       headers: {
         accept: "application/json",
         ...authorization,
         ...(project === undefined ? {} : { "x-heddle-project": project }),
+        ...(role === undefined ? {} : { "x-heddle-role": role }),
         ...(body === undefined ? {} : { "content-type": "application/json" }),
         ...headers,
       },

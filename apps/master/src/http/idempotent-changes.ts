@@ -109,11 +109,12 @@ export function idempotencyKeyOf(request: Pick<CallerRequest, "headers">): strin
   throw new AppError("invalid_value", message, { param: "Idempotency-Key" });
 }
 
-/** A hash of the request: method, URL, precondition, project and body. */
+/** A hash of the request: method, URL, precondition, project, role and body. */
 function fingerprintOf(request: CallerRequest): string {
   const { method, url, headers, body } = request;
-  const project = headers["x-heddle-project"];
-  const parts = [method, url, headers["if-match"] ?? "", ...(project ? [project] : [])];
+  const { "x-heddle-project": project, "x-heddle-role": role } = headers;
+  const rights = [...(project ? [project] : []), ...(role ? [`role ${role}`] : [])];
+  const parts = [method, url, headers["if-match"] ?? "", ...rights];
   const hash = createHash("sha256").update(JSON.stringify(parts));
   const content = body as Buffer | undefined;
   return hash.update(content && content.length > 0 ? canonicalJson(content) : "").digest("hex");

@@ -20,10 +20,11 @@ async function madeKey(body: object): Promise<string> {
   return ((await reply.json()) as { key: string }).key;
 }
 
-async function whoami(key: string, project?: string): Promise<CallerView> {
+async function whoami(key: string, project?: string, role?: string): Promise<CallerView> {
   const headers = {
     authorization: `Bearer ${key}`,
     ...(project && { "x-heddle-project": project }),
+    ...(role && { "x-heddle-role": role }),
   };
   const reply = await fetch(`${server.url}/api/v1/access/whoami`, { headers });
   expect(reply.status).toBe(200);
@@ -156,5 +157,31 @@ describe("the header X-Heddle-Project", () => {
       expect(reply.status, project).toBe(status);
     }
     expect((await whoami(server.adminKey, "anything")).project).toBe("anything");
+  });
+});
+
+// holds: access-narrowed
+describe("the header X-Heddle-Role", () => {
+  it("gives an administrator a role's rights in one project alone", async () => {
+    const narrow = await whoami(server.adminKey, "vision", "developer");
+    expect(narrow).toMatchObject({ project: "vision", projects: ["vision"] });
+    expect(narrow.permissions).toContain("jobs:create");
+    for (const each of ["cluster:read", "models:deploy", "batches:write", "cluster:admin"]) {
+      expect(narrow.permissions, each).not.toContain(each);
+    }
+    const headers = { authorization: `Bearer ${server.adminKey}`, "x-heddle-role": "developer" };
+    expect((await fetch(`${server.url}/api/v1/keys`, { headers })).status).toBe(403);
+  });
+
+  it("gives no right that the caller does not have", async () => {
+    const { text } = await server.addKey({ scopes: ["jobs:read"], project: "speech" });
+    expect((await whoami(text, undefined, "admin")).permissions).toEqual(["jobs:read"]);
+    expect((await whoami(text, undefined, "viewer")).permissions).toEqual(["jobs:read"]);
+    const headers = { authorization: `Bearer ${text}`, "x-heddle-role": "no-such-role" };
+    const reply = await fetch(`${server.url}/api/v1/access/whoami`, { headers });
+    expect([reply.status, await reply.text()]).toEqual([
+      400,
+      expect.stringContaining("No role has the name no-such-role"),
+    ]);
   });
 });

@@ -7,7 +7,7 @@ import type { ApiKeyRecord } from "@heddle/control/state";
 import type { FastifyRequest } from "fastify";
 import type { InProcessCalls } from "../in-process-calls.ts";
 import type { Caller } from "./caller.ts";
-import type { CallerResolver } from "./caller-resolver.ts";
+import type { AskedRights, CallerResolver } from "./caller-resolver.ts";
 import { type ConsoleSessions, CSRF_HEADER } from "./console-sessions.ts";
 
 /** How users prove who they are. */
@@ -48,26 +48,29 @@ export class Authenticator {
   /** Throws `invalid_api_key` for unknown callers, or rejects with it. */
   callerOf({ raw, headers }: FastifyRequest): Later<Caller> {
     const id = this.#inProcess.keyOf(raw);
-    const project = headers["x-heddle-project"] as string | undefined;
-    if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)), project);
+    const asked: AskedRights = {
+      project: headers["x-heddle-project"] as string | undefined,
+      role: headers["x-heddle-role"] as string | undefined,
+    };
+    if (id !== undefined) return this.#callers.ofKey(known(this.#verifier.verifyId(id)), asked);
     refuseRepeated(raw.rawHeaders);
     const own = this.#sessionToken(headers);
     // Without a token of its session the call names no caller.
     if (own instanceof Promise) {
-      return own.then((token) => this.#ofToken(token ?? tokenOf(headers), project));
+      return own.then((token) => this.#ofToken(token ?? tokenOf(headers), asked));
     }
-    return this.#ofToken(own ?? tokenOf(headers), project);
+    return this.#ofToken(own ?? tokenOf(headers), asked);
   }
 
-  #ofToken(token: string, project: string | undefined): Later<Caller> {
+  #ofToken(token: string, asked: AskedRights): Later<Caller> {
     const { tokens } = this.#users;
     if (tokens?.recognizes(token)) {
-      return tokens.verify(token).then((user) => this.#callers.ofUser(user, project));
+      return tokens.verify(token).then((user) => this.#callers.ofUser(user, asked));
     }
     const verified = this.#verifier.verify(token);
     // It may be new: another master answered the call that made it a moment ago.
-    if (!verified.ok && verified.reason === "unknown") return this.#ofNewKey(token, project);
-    return this.#callers.ofKey(known(verified), project);
+    if (!verified.ok && verified.reason === "unknown") return this.#ofNewKey(token, asked);
+    return this.#callers.ofKey(known(verified), asked);
   }
 
   /** The token of a browser's session, for calls that name no other caller. */
@@ -81,9 +84,9 @@ export class Authenticator {
     return sessions.tokenOf(session);
   }
 
-  async #ofNewKey(token: string, project: string | undefined): Promise<Caller> {
+  async #ofNewKey(token: string, asked: AskedRights): Promise<Caller> {
     await this.#newest.get().catch(() => undefined);
-    return this.#callers.ofKey(known(this.#verifier.verify(token)), project);
+    return this.#callers.ofKey(known(this.#verifier.verify(token)), asked);
   }
 }
 
@@ -93,7 +96,12 @@ function known(verified: ReturnType<KeyVerifier<ApiKeyRecord>["verify"]>): ApiKe
 }
 
 /** Headers of which proxies and this server could read different ones. */
-const SINGLE: ReadonlySet<string> = new Set(["authorization", "x-api-key", "x-heddle-project"]);
+const SINGLE: ReadonlySet<string> = new Set([
+  "authorization",
+  "x-api-key",
+  "x-heddle-project",
+  "x-heddle-role",
+]);
 
 /** Node keeps the first of two `Authorization` headers, other servers the last. */
 function refuseRepeated(rawHeaders: readonly string[]): void {

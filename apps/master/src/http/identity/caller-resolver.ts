@@ -1,7 +1,14 @@
 import { Grants, grantsOfScopes } from "@heddle/auth/access/grants";
 import type { TokenUser } from "@heddle/auth/identity/identity-adapter";
+import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
-import { PROJECT_NAME, SHIPPED_ADMIN_ROLES, SHIPPED_ROLES } from "@heddle/contracts/roles";
+import type { Permission } from "@heddle/contracts/api/permission";
+import {
+  PROJECT_NAME,
+  PROJECT_PERMISSIONS,
+  SHIPPED_ADMIN_ROLES,
+  SHIPPED_ROLES,
+} from "@heddle/contracts/roles";
 import { bindingKey } from "@heddle/control/access/records";
 import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import { DEFAULT_PROJECT } from "../limits/call-reservation.ts";
@@ -9,8 +16,19 @@ import type { Caller } from "./caller.ts";
 
 type AccessState = Pick<ControlState, "keys" | "roles" | "bindings" | "access">;
 
+/** What a caller names for one call. */
+export interface AskedRights {
+  /** The project in which it acts. */
+  readonly project?: string | undefined;
+  /** The role whose rights in that project it has, as far as they are its own. */
+  readonly role?: string | undefined;
+}
+
 /** Rotations that are followed back from a key to those that it replaced. */
 const MAX_ROTATIONS = 1_000;
+
+/** A batch outlives its call, and would run with all that the caller may do. */
+const OUTLIVING: ReadonlySet<Permission> = new Set(["batches:write"]);
 
 /**
  * Makes callers of verified keys and tokens. Roles and bindings are read for each call, so that a
@@ -25,8 +43,15 @@ export class CallerResolver {
     this.#state = state;
   }
 
-  /** `asked` is the project that the caller names for this call. */
-  ofKey(key: ApiKeyRecord, asked?: string): Caller {
+  ofKey(key: ApiKeyRecord, asked: AskedRights = {}): Caller {
+    return this.#narrowed(this.#ofKey(key, asked.project), asked.role);
+  }
+
+  ofUser(user: TokenUser, asked: AskedRights = {}): Caller {
+    return this.#narrowed(this.#ofUser(user, asked.project), asked.role);
+  }
+
+  #ofKey(key: ApiKeyRecord, asked: string | undefined): Caller {
     const known = this.#ofScopes.get(key) ?? this.#ofScopesOf(key);
     const bound = this.#bindingsOf(key);
     if (asked === undefined && key.role === undefined && bound.length === 0) return known;
@@ -36,7 +61,7 @@ export class CallerResolver {
     return inProject({ ...known, grants }, asked ?? known.project, asked);
   }
 
-  ofUser(user: TokenUser, asked?: string): Caller {
+  #ofUser(user: TokenUser, asked: string | undefined): Caller {
     const grants = new Grants();
     const { bindings, access } = this.#state();
     const subjects = [
@@ -56,6 +81,23 @@ export class CallerResolver {
     const { id, subject: name } = user;
     const fields = { kind: "user" as const, id, name, models: [], limits: {}, grants };
     return inProject(fields, asked ?? own, asked);
+  }
+
+  /** The caller with what the role grants in its project alone, if it may do that itself. */
+  #narrowed(caller: Caller, role: string | undefined): Caller {
+    if (role === undefined) return caller;
+    const { project } = caller;
+    const ofRole = permissionsOf(this.#state(), role, project);
+    if (ofRole.length === 0) {
+      const param = "X-Heddle-Role";
+      const message = `No role has the name ${role}, which '${param}' names: GET /api/v1/roles lists them.`;
+      throw new AppError("invalid_value", message, { param });
+    }
+    const permissions = PROJECT_PERMISSIONS.filter(
+      (each) => !OUTLIVING.has(each) && grants(ofRole, each) && caller.grants.may(each, project),
+    );
+    const narrow = new Grants().allow(permissions, project);
+    return { ...caller, grants: narrow, scopes: narrow.in(project) };
   }
 
   #ofScopesOf(key: ApiKeyRecord): Caller {
