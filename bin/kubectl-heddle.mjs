@@ -2,13 +2,19 @@
 // `kubectl heddle COMMAND`: the command line of a cluster that the chart has installed. kubectl itself finds
 // it, reads its key and forwards a port, with the rights that the kubeconfig gives.
 import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
 import { dirname, join } from "node:path";
+import { connect } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 
 const HEDDLE = join(dirname(fileURLToPath(import.meta.url)), "heddle.mjs");
 const SELECTOR = "app.kubernetes.io/part-of=heddle,app.kubernetes.io/component=master";
 const FORWARD_MS = 30_000;
+/** Annotations of a Service whose masters serve HTTPS: their URL, and the Secret with their certificate. */
+const ENDPOINT = "heddle.dev/endpoint";
+const TLS_SECRET = "heddle.dev/http-tls-secret";
 const USAGE = `Usage: kubectl heddle [flags] COMMAND ...
 Runs a command of heddle with a cluster that the chart has installed.
   -n, --namespace NAME   where the release is; that of the context by default
@@ -36,16 +42,29 @@ async function main(given) {
     return 0;
   }
   const access = OF_KUBECTL.flatMap((name) => (flags[name] ? [name, flags[name]] : []));
-  const { name, port } = await findService(access, flags["--service"]);
+  const { name, port, annotations } = await findService(access, flags["--service"]);
   const key =
     process.env.HEDDLE_API_KEY ?? (await readKey(access, flags["--secret"] ?? `${name}-cluster`));
+  const secret = annotations[TLS_SECRET];
+  const ca = secret && (await readSecret(access, secret, "ca.crt"));
   const forward = spawn("kubectl", [...access, "port-forward", `service/${name}`, `:${port}`], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const end = () => forward.kill();
   process.once("exit", end);
+  let bridge;
   try {
-    const local = await forwardedPort(forward);
+    let local = await forwardedPort(forward);
+    if (secret) {
+      const { hostname: servername } = new URL(annotations[ENDPOINT]);
+      bridge = await openBridge({
+        host: "127.0.0.1",
+        port: Number(local),
+        servername,
+        ...(ca && { ca }),
+      });
+      local = bridge.address().port;
+    }
     const env = {
       ...process.env,
       HEDDLE_ENDPOINT: `http://127.0.0.1:${local}`,
@@ -54,7 +73,27 @@ async function main(given) {
     return await run([HEDDLE, ...command], env);
   } finally {
     end();
+    bridge?.close();
   }
+}
+
+/**
+ * A port of this machine that leads to the masters by TLS. Their certificate names the Service, which is no
+ * name of this machine.
+ */
+async function openBridge(to) {
+  const bridge = createServer((near) => {
+    const far = connect(to);
+    far.once("error", ({ message }) => {
+      process.stderr.write(`kubectl heddle: the masters' certificate or connection: ${message}\n`);
+      near.destroy();
+    });
+    near.once("error", () => far.destroy());
+    near.once("close", () => far.destroy());
+    near.pipe(far).pipe(near);
+  });
+  await once(bridge.listen(0, "127.0.0.1"), "listening");
+  return bridge;
 }
 
 /** The flags before the command; all others are the command's. */
@@ -87,7 +126,12 @@ async function findService(access, wanted) {
   const services = JSON.parse(list).items.filter(({ spec }) => spec.clusterIP !== "None");
   const named = services.filter(({ metadata }) => !wanted || metadata.name === wanted);
   if (named.length === 1) {
-    return { name: named[0].metadata.name, port: named[0].spec.ports[0].port };
+    const { metadata, spec } = named[0];
+    return {
+      name: metadata.name,
+      port: spec.ports[0].port,
+      annotations: metadata.annotations ?? {},
+    };
   }
   const names = services.map(({ metadata }) => metadata.name).join(", ") || "none";
   const remedy = services.length > 1 ? "Name one with --service." : "Give its --namespace.";
@@ -95,12 +139,18 @@ async function findService(access, wanted) {
 }
 
 async function readKey(access, secret) {
-  const path = "jsonpath={.data.bootstrap-key}";
-  const text = await kubectl([...access, "get", "secret", secret, "-o", path]);
-  if (text) return Buffer.from(text, "base64").toString().trim();
+  const key = await readSecret(access, secret, "bootstrap-key");
+  if (key) return key;
   throw new Error(
     `the Secret ${secret} has no bootstrap-key: name another by --secret, or set HEDDLE_API_KEY.`,
   );
+}
+
+/** An empty text where the Secret has no such part. */
+async function readSecret(access, secret, part) {
+  const path = `jsonpath={.data.${part.replace(".", "\\.")}}`;
+  const text = await kubectl([...access, "get", "secret", secret, "-o", path]);
+  return Buffer.from(text, "base64").toString().trim();
 }
 
 /** Rejects where kubectl ends before it forwards, or takes too long. */
