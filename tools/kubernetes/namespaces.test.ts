@@ -59,7 +59,12 @@ function accountConfig(): string {
 const startOperator = () =>
   local.operator(
     [first, second],
-    ["--cluster", "heddle", "--cluster-namespace", release, "--role-binding", binding],
+    [
+      "--cluster=heddle",
+      `--cluster-namespace=${release}`,
+      `--role-binding=${binding}`,
+      `--projects=${first}=*,${second}=*`,
+    ],
     accountConfig(),
   );
 

@@ -21,6 +21,8 @@ if (why !== undefined) console.log(`tests of the operator are skipped: ${why}`);
 const namespace = `operator-${randomBytes(4).toString("hex")}`;
 /** Another one that the operator watches. */
 const passing = `${namespace}-passing`;
+/** One whose users are no administrators. */
+const tenant = `${namespace}-tenant`;
 let local: LocalHeddle;
 let operator: DrivenProcess;
 let heddle: Heddle;
@@ -58,7 +60,14 @@ function apply(kind: string, name: string, spec: object, place = namespace): voi
 }
 
 const startOperator = () =>
-  local.operator([namespace, passing], ["--cluster", "own", "--cluster-namespace", namespace]);
+  local.operator(
+    [namespace, passing, tenant],
+    [
+      "--cluster=own",
+      `--cluster-namespace=${namespace}`,
+      `--projects=${passing}=*,${tenant}=speech`,
+    ],
+  );
 
 const inPhase = (kind: string, name: string, phase: string, place = namespace) =>
   untilFound(`${kind} ${name} is ${phase}`, () => {
@@ -74,7 +83,7 @@ const jobsNamed = async (name: string) => {
 
 describe.skipIf(why !== undefined)("the operator", () => {
   beforeAll(async () => {
-    for (const name of [namespace, passing]) kubectl(["create", "namespace", name]);
+    for (const name of [namespace, passing, tenant]) kubectl(["create", "namespace", name]);
     local = await LocalHeddle.start();
     heddle = local.heddle;
     operator = await startOperator();
@@ -83,7 +92,7 @@ describe.skipIf(why !== undefined)("the operator", () => {
   afterAll(async () => {
     if (why !== undefined) return;
     k("delete", "trainingjobs,inferencemodels,queues,projects", "--all", "--wait");
-    const all = [namespace, passing, "--ignore-not-found"];
+    const all = [namespace, passing, tenant, "--ignore-not-found"];
     kubectl(["delete", "namespace", ...all, "--wait=false"]);
     operator.child.kill("SIGTERM");
     await Promise.all([operator.end(), local.end()]);
@@ -281,6 +290,25 @@ describe.skipIf(why !== undefined)("the operator", () => {
     await expect(heddle.models.get(id)).rejects.toMatchObject({ status: 404 });
     apply("TrainingJob", "others", { command: "true" });
     await inPhase("tj", "others", "Succeeded");
+  });
+
+  it("operator: a namespace reaches its own project alone", async () => {
+    apply("TrainingJob", "own", { command: "true" }, tenant);
+    const { status } = await inPhase("tj", "own", "Succeeded", tenant);
+    expect((await heddle.jobs.get(status?.jobId ?? "")).project).toBe("speech");
+    apply("TrainingJob", "others", { command: "true", project: "vision" }, tenant);
+    apply("InferenceModel", "others", { source: "builtin://tiny" }, tenant);
+    apply("Project", "speech", { weight: 9 }, tenant);
+    for (const [kind, name] of [
+      ["tj", "others"],
+      ["im", "others"],
+      ["hp", "speech"],
+    ] as const) {
+      const { status } = await inPhase(kind, name, "Refused", tenant);
+      expect(status?.message).toContain(`operator.projects.${tenant}`);
+    }
+    k("delete", "im/others", "hp/speech", `--namespace=${tenant}`, "--wait", "--timeout=60s");
+    expect((await heddle.projects.get("speech")).weight).toBe(1);
   });
 
   it("operator: a queue and a project are made, and follow either side", async () => {

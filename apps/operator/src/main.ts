@@ -14,11 +14,13 @@ const COMMANDS: Readonly<Record<string, () => Promise<Run>>> = {
 
 const USAGE = `Usage: heddle-operator COMMAND [flags]
   run --endpoints URL,... --key-file FILE --namespaces NAME,... --health-port PORT
-      [--cluster NAME --cluster-namespace NAMESPACE [--metrics-port PORT --metrics-service NAME]
+      [--projects NAMESPACE=PROJECT+PROJECT,...] [--cluster NAME --cluster-namespace NAMESPACE [--metrics-port PORT --metrics-service NAME]
        [--pending-pods FILE]] [--role-binding NAME]
       [--kueue VERSION --kueue-gpus RESOURCE]
-      carries out the objects of these namespaces (* for all); with --cluster it makes an object for each
-      node and one for the cluster, whose masters' StatefulSet is NAME-master; with --metrics-port it serves
+      carries out the objects of these namespaces (* for all); --projects names the projects of their
+      jobs (default if absent; * for all, with the rights of an administrator); with --cluster it makes
+      an object for each node and one for the cluster, whose masters' StatefulSet is NAME-master, and
+      takes models, queues and projects of its namespace; with --metrics-port it serves
       the group external.metrics.k8s.io to autoscalers, through the Service NAME; with --pending-pods it
       makes Pods that ask Kubernetes for nodes while gangs wait for room; with --role-binding it keeps
       the RoleBinding NAME of each namespace while jobs and models there have a finalizer; with --kueue

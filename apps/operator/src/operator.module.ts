@@ -1,4 +1,5 @@
 import { Heddle } from "@heddle/client/heddle";
+import type { HeddleOptions } from "@heddle/client/transport";
 import type { Log } from "@heddle/observability/logger";
 import { CoreV1Api, KubeConfig } from "@kubernetes/client-node";
 import {
@@ -11,11 +12,13 @@ import {
 } from "@nestjs/common";
 import type { PendingPodSettings } from "./capacity/pending-pod.ts";
 import { PendingPods } from "./capacity/pending-pods.ts";
+import { JobSubmitter } from "./jobs/job-submitter.ts";
 import { KueueAdmission, type KueueSettings } from "./jobs/kueue-admission.ts";
 import { TrainingJobs } from "./jobs/training-jobs.ts";
 import { BindingHold } from "./kubernetes/binding-hold.ts";
 import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resource.ts";
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
+import { NamespaceAccess } from "./kubernetes/namespace-access.ts";
 import { type Reconciler, ResourceController } from "./kubernetes/resource-controller.ts";
 import { StatusWriter } from "./kubernetes/status-writer.ts";
 import { InferenceModels } from "./models/inference-models.ts";
@@ -26,12 +29,12 @@ import { SettingsReconciler } from "./settings/settings-reconciler.ts";
 import { workerKind } from "./settings/workers.ts";
 
 export interface OperatorOptions {
-  /** HTTP addresses of the masters. */
-  readonly endpoint: readonly string[];
-  /** Read for each request: the key may be replaced. */
-  readonly key: () => string;
+  /** The masters, and the key for each request: it may be replaced. */
+  readonly masters: Pick<HeddleOptions, "endpoint" | "auth">;
   /** Undefined means all namespaces. */
   readonly namespaces: readonly (string | undefined)[];
+  /** The projects of jobs by their namespaces. */
+  readonly projects: ReadonlyMap<string, readonly string[]>;
   /** For the objects of nodes and of the cluster itself; without it there are none. */
   readonly own: OwnCluster | undefined;
   /** The RoleBinding of each namespace that gives the operator its rights there, if they may go first. */
@@ -59,7 +62,7 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
     @Inject(KubeConfig) config: KubeConfig,
     @Inject(Heddle) heddle: Heddle,
   ) {
-    const { namespaces, own, roleBinding: name, log } = given;
+    const { masters, namespaces, own, roleBinding: name, log } = given;
     this.#options = given;
     this.#config = config;
     const isSynced = (namespace: string) =>
@@ -75,14 +78,16 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
       this.#controllers.push(controller);
     };
     const kueue = given.kueue && new KueueAdmission(config, given.kueue);
-    control(new TrainingJobs(heddle, statuses, kueue));
-    control(new InferenceModels(heddle, statuses));
-    control(new SettingsReconciler(queueKind(heddle), statuses));
-    control(new SettingsReconciler(projectKind(heddle), statuses));
+    const access = new NamespaceAccess(given.projects, own?.namespace);
+    const submitter = new JobSubmitter(access, (rights) => new Heddle({ ...masters, ...rights }));
+    control(new TrainingJobs(heddle, statuses, submitter, kueue));
+    control(new InferenceModels(heddle, statuses, access));
+    control(new SettingsReconciler(queueKind(heddle), statuses, access));
+    control(new SettingsReconciler(projectKind(heddle), statuses, access));
     if (!own) return;
-    control(new SettingsReconciler(workerKind(heddle, own), statuses), [own.namespace]);
+    control(new SettingsReconciler(workerKind(heddle, own), statuses, access), [own.namespace]);
     const cluster = clusterKind(heddle, config, own, log);
-    control(new SettingsReconciler(cluster, statuses), [own.namespace]);
+    control(new SettingsReconciler(cluster, statuses, access), [own.namespace]);
   }
 
   /** Whether it knows all objects that it watches. */
@@ -136,7 +141,7 @@ type Controller = Pick<
 class OperatorModule {}
 
 export function operatorModule(options: OperatorOptions): DynamicModule {
-  const { endpoint, key, own, pending, log } = options;
+  const { masters, own, pending, log } = options;
   const pendingPods: Provider[] =
     own && pending
       ? [
@@ -154,7 +159,7 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
       ResourceOperator,
       { provide: OPTIONS, useValue: options },
       { provide: KubeConfig, useFactory: loadedConfig },
-      { provide: Heddle, useFactory: () => new Heddle({ endpoint, auth: key }) },
+      { provide: Heddle, useFactory: () => new Heddle(masters) },
       ...pendingPods,
     ],
   };

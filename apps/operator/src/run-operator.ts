@@ -12,6 +12,7 @@ import { NestFactory } from "@nestjs/core";
 import { type PendingPodSettings, readPendingPodSettings } from "./capacity/pending-pod.ts";
 import { commandFlags } from "./install/command-flags.ts";
 import type { KueueSettings } from "./jobs/kueue-admission.ts";
+import { readNamespaceProjects } from "./kubernetes/namespace-access.ts";
 import { DemandReader } from "./metrics/demand.ts";
 import { serveMetrics } from "./metrics/metrics-server.ts";
 import { operatorModule, ResourceOperator } from "./operator.module.ts";
@@ -19,6 +20,7 @@ import type { OwnCluster } from "./settings/clusters.ts";
 
 const NAMES = ["endpoints", "key-file", "namespaces", "health-port"] as const;
 const OPTIONAL = [
+  "projects",
   "cluster",
   "cluster-namespace",
   "metrics-port",
@@ -43,13 +45,15 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
   const key = () => readFlagFile("--key-file", flags["key-file"], wanted).trim();
   key();
   const namespaces = namespacesOf(flags.namespaces);
+  const projects = readNamespaceProjects(flags.projects);
   const own = ownCluster(flags.cluster, flags["cluster-namespace"]);
   const pending = pendingPods(flags["pending-pods"], own);
   const roleBinding = roleBindingOf(flags["role-binding"], namespaces);
   const kueue = kueueSettings(flags.kueue, flags["kueue-gpus"]);
   const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
+  const masters = { endpoint, auth: key };
   const app = await NestFactory.createApplicationContext(
-    operatorModule({ endpoint, key, namespaces, own, pending, roleBinding, kueue, log }),
+    operatorModule({ masters, namespaces, projects, own, pending, roleBinding, kueue, log }),
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);

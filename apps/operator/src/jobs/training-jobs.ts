@@ -9,11 +9,12 @@ import {
   isDeleting,
   removeFinalizer,
 } from "../kubernetes/lifecycle.ts";
-import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
+import { orNotFound } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
 import { jobIdOf, jobNameOf } from "./job-id.ts";
 import { isEnded, isFinished, statusOfJob, type TrainingJobObject } from "./job-status.ts";
+import type { JobSubmitter } from "./job-submitter.ts";
 import type { KueueAdmission, KueueAnswer } from "./kueue-admission.ts";
 
 /** On every job that the operator has submitted. */
@@ -30,12 +31,19 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
   readonly plural = TRAINING_JOB.plural;
   readonly #heddle: Heddle;
   readonly #statuses: StatusWriter;
+  readonly #submitter: JobSubmitter;
   readonly #kueue: KueueAdmission | undefined;
 
   /** Without `kueue` its labels mean nothing. */
-  constructor(heddle: Heddle, statuses: StatusWriter, kueue?: KueueAdmission) {
+  constructor(
+    heddle: Heddle,
+    statuses: StatusWriter,
+    submitter: JobSubmitter,
+    kueue?: KueueAdmission,
+  ) {
     this.#heddle = heddle;
     this.#statuses = statuses;
+    this.#submitter = submitter;
     this.#kueue = kueue;
   }
 
@@ -118,16 +126,11 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
   ): Promise<Job | number> {
     const { suspend: _, ttl_seconds_after_finished: __, ...spec } = object.spec;
     const labels = { ...spec.labels, [UID_LABEL]: object.metadata.uid };
-    try {
-      await this.#heddle.jobs.create({
-        ...spec,
-        id,
-        name: spec.name ?? jobNameOf(object.metadata),
-        labels,
-      });
-    } catch (error) {
-      if (!isRefusedRequest(error)) throw error;
-      const refusal = { reason: "Refused", message: refusalText(error), types: ["Accepted"] };
+    const name = spec.name ?? jobNameOf(object.metadata);
+    const job = { ...spec, id, name, labels };
+    const message = await this.#submitter.submit(object.metadata.namespace, job);
+    if (message !== undefined) {
+      const refusal = { reason: "Refused", message, types: ["Accepted"] };
       return this.#statuses.refuse(api, object, refusal);
     }
     return this.#heddle.jobs.get(id, { consistency: "strong" });

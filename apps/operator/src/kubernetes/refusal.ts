@@ -10,6 +10,11 @@ export function isRefusedRequest(error: unknown): error is HeddleError {
   return status >= 400 && status < 500 && !NOT_ITS_OWN.has(status);
 }
 
+/** Whether the caller may not do what it asks for. */
+export function isDenied(error: unknown): error is HeddleError {
+  return error instanceof HeddleError && error.status === 403;
+}
+
 /** What is wrong, with the fields where the cluster names them. */
 export function refusalText({ message, errors }: HeddleError): string {
   const faults = errors.map(({ pointer, detail }) => `${pointer}: ${detail}`);

@@ -12,6 +12,7 @@ import {
 import fc from "fast-check";
 import { beforeEach, expect, it } from "vitest";
 import { MemoryObjects } from "../../test/memory-objects.ts";
+import { NamespaceAccess } from "../kubernetes/namespace-access.ts";
 import { StatusWriter } from "../kubernetes/status-writer.ts";
 import { InferenceModels } from "./inference-models.ts";
 import type { InferenceModelObject } from "./model-status.ts";
@@ -70,6 +71,7 @@ function scaled(count: ModelScale, before: Model["wanted_replicas"]): Partial<Mo
   };
 }
 
+const access = new NamespaceAccess(new Map(), "ns");
 let objects: MemoryObjects<InferenceModelObject>;
 let models: MemoryModels;
 let reconciler: InferenceModels;
@@ -82,7 +84,7 @@ const edit = (change: Partial<Spec>) =>
 beforeEach(async () => {
   [objects, models] = [new MemoryObjects("InferenceModel"), new MemoryModels()];
   const statuses = new StatusWriter({ record: async () => {} } as never);
-  reconciler = new InferenceModels({ models } as unknown as Heddle, statuses);
+  reconciler = new InferenceModels({ models } as unknown as Heddle, statuses, access);
 });
 
 const bounds = fc.oneof(
@@ -130,6 +132,7 @@ it("models: the side that changed last is what both show", async () => {
       reconciler = new InferenceModels(
         { models } as unknown as Heddle,
         new StatusWriter({ record: async () => {} } as never),
+        access,
       );
       objects.put("mine", { source });
       await reconcile();

@@ -8,6 +8,7 @@ import {
   isDeleting,
   removeFinalizer,
 } from "../kubernetes/lifecycle.ts";
+import type { NamespaceAccess } from "../kubernetes/namespace-access.ts";
 import { isRefusedRequest, orNotFound, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
@@ -22,10 +23,12 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
   readonly plural = INFERENCE_MODEL.plural;
   readonly #heddle: Heddle;
   readonly #statuses: StatusWriter;
+  readonly #access: NamespaceAccess;
 
-  constructor(heddle: Heddle, statuses: StatusWriter) {
+  constructor(heddle: Heddle, statuses: StatusWriter, access: NamespaceAccess) {
     this.#heddle = heddle;
     this.#statuses = statuses;
+    this.#access = access;
   }
 
   idOf({ spec, metadata }: InferenceModelObject): string {
@@ -51,15 +54,19 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     const { api } = resources;
     const id = this.idOf(object);
     const owner = this.#ownerOf(id, resources);
-    const isOwner = owner === undefined || owner.metadata.uid === object.metadata.uid;
+    const isOwner = owner?.metadata.uid === object.metadata.uid;
+    const message = this.#refusalOf(object);
     if (isDeleting(object)) {
       if (!hasFinalizer(object)) return undefined;
       if (isOwner) await orNotFound(this.#heddle.models.remove(id));
       await removeFinalizer(api, object);
       return undefined;
     }
+    if (message) {
+      return this.#statuses.refuse(api, object, { reason: "Refused", message, types: CONDITIONS });
+    }
     const owned = await addFinalizer(resources, object);
-    if (!isOwner) {
+    if (owner && !isOwner) {
       const { namespace, name } = owner.metadata;
       const message = `the id ${id} is that of the InferenceModel ${namespace}/${name}; give another one`;
       return this.#statuses.refuse(api, owned, { reason: "IdTaken", message, types: CONDITIONS });
@@ -77,7 +84,11 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     }
   }
 
-  /** The oldest of several objects with an id; the others change nothing. */
+  #refusalOf({ metadata }: InferenceModelObject): string | undefined {
+    return this.#access.clusterRefusal(metadata.namespace, INFERENCE_MODEL.kind);
+  }
+
+  /** The oldest of several objects with an id that may change models; the others change nothing. */
   #ownerOf(
     id: string,
     { objects }: Resources<InferenceModelObject>,
@@ -85,7 +96,7 @@ export class InferenceModels implements Reconciler<InferenceModelObject> {
     const age = ({ metadata }: InferenceModelObject) =>
       `${metadata.creationTimestamp} ${metadata.uid}`;
     const [oldest] = [...objects()]
-      .filter((other) => this.idOf(other) === id)
+      .filter((other) => this.idOf(other) === id && !this.#refusalOf(other))
       .sort((left, right) => (age(left) < age(right) ? -1 : 1));
     return oldest;
   }

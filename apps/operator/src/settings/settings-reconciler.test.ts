@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { beforeEach, expect, it } from "vitest";
 import { MemoryObjects } from "../../test/memory-objects.ts";
 import type { CustomResource, ResourceStatus } from "../kubernetes/custom-resource.ts";
+import { NamespaceAccess } from "../kubernetes/namespace-access.ts";
 import { StatusWriter } from "../kubernetes/status-writer.ts";
 import type { ClusterThing, SettingsKind, ThingSettings } from "./settings-kind.ts";
 import { SettingsReconciler } from "./settings-reconciler.ts";
@@ -42,10 +43,12 @@ const kind: SettingsKind<Spec> = {
 };
 
 const statuses = new StatusWriter({ record: async () => {} } as never);
-const queues = new SettingsReconciler(kind, statuses);
+const access = new NamespaceAccess(new Map(), "ns");
+const queues = new SettingsReconciler(kind, statuses, access);
 const mirrored = new SettingsReconciler(
   { ...kind, mirror: { namespace: "ns", cluster: "one" } },
   statuses,
+  access,
 );
 const reconcile = (reconciler = queues) =>
   reconciler.reconcile(objects.get("a"), objects.resources);

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { CLUSTER_LABEL, RESOURCE_GROUP } from "@heddle/contracts/kubernetes/resource-kind";
 import type { CustomResource, ResourceStatus } from "../kubernetes/custom-resource.ts";
 import { isDeleting } from "../kubernetes/lifecycle.ts";
+import type { NamespaceAccess } from "../kubernetes/namespace-access.ts";
 import { isRefusedRequest, refusalText } from "../kubernetes/refusal.ts";
 import type { Reconciler, Resources } from "../kubernetes/resource-controller.ts";
 import type { StatusWriter } from "../kubernetes/status-writer.ts";
@@ -25,12 +26,14 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
   readonly plural: string;
   readonly #kind: SettingsKind<Spec>;
   readonly #statuses: StatusWriter;
+  readonly #access: NamespaceAccess;
   #things: readonly ClusterThing[] = [];
 
-  constructor(kind: SettingsKind<Spec>, statuses: StatusWriter) {
+  constructor(kind: SettingsKind<Spec>, statuses: StatusWriter, access: NamespaceAccess) {
     this.plural = kind.plural;
     this.#kind = kind;
     this.#statuses = statuses;
+    this.#access = access;
   }
 
   idOf({ spec, metadata }: SettingsObject<Spec>): string {
@@ -70,6 +73,9 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
     { api }: Resources<SettingsObject<Spec>>,
   ): Promise<number | undefined> {
     if (isDeleting(object)) return undefined;
+    const { namespace } = object.metadata;
+    const refusal = this.#access.clusterRefusal(namespace, this.#kind.kind);
+    if (refusal) return this.#refuse(api, object, "Refused", refusal);
     const id = this.idOf(object);
     const thing = await this.#kind.get(id);
     if (!thing && this.#kind.mirror) {

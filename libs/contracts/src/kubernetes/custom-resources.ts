@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { submitJobRequest } from "../api/job-spec.ts";
+import { identifier, submitJobRequest } from "../api/job-spec.ts";
 import { registerModelRequest } from "../api/models.ts";
 import { AGE, COMMON_STATUS, type ResourceKind, STATUS_FIELD } from "./resource-kind.ts";
 
@@ -13,6 +13,9 @@ const trainingJobSpec = submitJobRequest.omit({ id: true }).extend({
     .max(128)
     .optional()
     .describe("Unique among the live jobs of its project; absent: NAMESPACE.NAME."),
+  project: identifier
+    .optional()
+    .describe("Whose quota and share it counts for; absent: the first of its namespace's."),
   suspend: z
     .boolean()
     .optional()
