@@ -16,6 +16,7 @@ import { ownsTask } from "../../nodes/ownership.ts";
 import type { ProgressBook } from "../../nodes/progress/progress-book.ts";
 import type { TaskSecrets } from "../../task-output/task-secrets.ts";
 import { LeaseHold } from "../scheduling/lease-hold.ts";
+import { ChangedNodes } from "./changed-nodes.ts";
 import { confirmedFailures } from "./confirmed-failures.ts";
 import { expiredCheckpoints } from "./expired-checkpoints.ts";
 import {
@@ -37,6 +38,10 @@ import {
 /** The maximum interval between rounds, and the minimum pause after a change. */
 const ROUND_MS = 250;
 const PAUSE_MS = 5;
+/** Between two rounds over all workers, which find what no change shows, as an order to repeat. */
+const FULL_ROUND_MS = 1_000;
+/** Rounds over all workers may take this share of the time. */
+const FULL_ROUND_SHARE = 1 / 20;
 /** The wait after a failed proposal before the report is retried. */
 const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
@@ -76,6 +81,8 @@ export class TaskDispatch implements LinkOwner {
   /** When, and in which term, the links were last compared with the nodes. */
   #aligned = { atMs: Number.NEGATIVE_INFINITY, term: 0 };
   #confirming = false;
+  readonly #changed: ChangedNodes;
+  #fullRoundDueMs = Number.NEGATIVE_INFINITY;
   /** Rounds may use at most a third of the time, however much there is to compare. */
   #pauseMs = PAUSE_MS;
   #roundQueued: NodeJS.Timeout | undefined;
@@ -95,6 +102,7 @@ export class TaskDispatch implements LinkOwner {
     this.#credentials = credentials;
     this.#secrets = secrets;
     this.#progress = progress;
+    this.#changed = new ChangedNodes(control);
     this.#hold = new LeaseHold(control, settings.clock, settings.leaseMs);
     this.#unsubscribe = control.onApplied((command) => {
       if (changesNodes(command)) this.#aligned.atMs = Number.NEGATIVE_INFINITY;
@@ -127,16 +135,13 @@ export class TaskDispatch implements LinkOwner {
     this.#progress.keepOnly((jobId) => this.#control.jobs.live.has(jobId));
     if (!isActiveLeader(this.#control)) {
       this.#unreadable.clear();
+      this.#changed.clear();
       this.#closeLinks();
       return;
     }
     const startedMs = clock.monotonicMs();
     this.#alignLinks(startedMs);
-    for (const link of this.#links.values()) {
-      if (!link.isReady || !this.#hasTasks(link)) continue;
-      this.#order(link);
-      void this.#report(link);
-    }
+    this.#compare(startedMs);
     void this.#confirmFailures();
     this.#pauseMs = Math.max(PAUSE_MS, 2 * (clock.monotonicMs() - startedMs));
     if (clock.monotonicMs() - this.#progressCheckedMs < ROUND_MS) return;
@@ -144,7 +149,22 @@ export class TaskDispatch implements LinkOwner {
     void this.#writeProgress(new Set());
   }
 
-  /** Whether the worker or the state knows of any: most rounds concern few of many workers. */
+  /** Compares the tasks of changed workers, and at intervals those of all. */
+  #compare(nowMs: number): void {
+    const changed = this.#changed.take();
+    const isFull = changed === undefined || nowMs >= this.#fullRoundDueMs;
+    for (const node of isFull ? this.#links.keys() : changed) {
+      const link = this.#links.get(node);
+      if (!link?.isReady || !this.#hasTasks(link)) continue;
+      this.#order(link);
+      void this.#report(link);
+    }
+    if (!isFull) return;
+    const endMs = this.#settings.clock.monotonicMs();
+    this.#fullRoundDueMs = endMs + Math.max(FULL_ROUND_MS, (endMs - nowMs) / FULL_ROUND_SHARE);
+  }
+
+  /** Whether the worker or the state knows of any: many have none. */
   #hasTasks({ node, statuses }: TaskLink): boolean {
     return statuses.size > 0 || this.#control.jobs.tasksByNode.has(node);
   }
@@ -190,7 +210,8 @@ export class TaskDispatch implements LinkOwner {
     );
   }
 
-  onReport(): void {
+  onReport({ node }: LinkedWorker): void {
+    this.#changed.add(node);
     this.#queueRound();
   }
 
@@ -215,8 +236,8 @@ export class TaskDispatch implements LinkOwner {
         ? this.#commandFor(record, status, wallMs)
         : status && commandForUnknownTask(status);
       if (isHeld && (command?.lease || command?.start)) continue;
-      if (command) link.order(key, command, nowMs);
-      else link.settle(key);
+      if (!command) link.settle(key);
+      else if (!link.order(key, command, nowMs)) this.#changed.add(link.node);
       if (command?.forget) link.forget(key);
     }
   }
@@ -258,10 +279,13 @@ export class TaskDispatch implements LinkOwner {
         statusTimeoutMs: leaseMs + STATUS_MARGIN_MS,
       });
       this.#reporting.delete(link.node);
-      this.#queueRound();
+      this.onReport(link.worker);
     } catch (error) {
       log.warn({ node: link.node, error: toAppError(error).message }, "tasks: reporting again");
-      setTimeout(() => this.#reporting.delete(link.node), RETRY_MS).unref();
+      setTimeout(() => {
+        this.#reporting.delete(link.node);
+        this.onReport(link.worker);
+      }, RETRY_MS).unref();
     }
   }
 
@@ -340,6 +364,7 @@ export class TaskDispatch implements LinkOwner {
     for (const link of this.#links.values()) link.close();
     this.#links.clear();
     this.#aligned.atMs = Number.NEGATIVE_INFINITY;
+    this.#fullRoundDueMs = Number.NEGATIVE_INFINITY;
   }
 }
 

@@ -40,7 +40,7 @@ export interface LinkOwner {
   /** Whether this master may extend the worker's leases now. */
   mayRenew(worker: LinkedWorker, term: LeaderTerm): boolean;
   /** Called on new statuses. */
-  onReport(): void;
+  onReport(worker: LinkedWorker): void;
   onProgress(worker: LinkedWorker, status: TaskStatus__Output): void;
   /** The jobs among these whose checkpoints have expired; undefined for none. */
   expiredCheckpoints(jobIds: readonly string[]): ForgetCheckpoints | undefined;
@@ -85,15 +85,19 @@ export class TaskLink {
     return this.#stream !== undefined && this.#hasInventory;
   }
 
-  /** Sends the order, unless it was sent recently and may still take effect. */
-  order(key: string, command: TaskCommand, nowMs: number): void {
+  /**
+   * Sends the order, unless it was sent recently and may still take effect. False: the worker takes
+   * no more orders now.
+   */
+  order(key: string, command: TaskCommand, nowMs: number): boolean {
     const kind = Object.keys(command)[0] ?? "";
     const given = this.#given.get(key);
-    if (given?.order === kind && nowMs - given.atMs < REPEAT_MS) return;
-    if (!given && this.#given.size >= MAX_UNANSWERED) return;
-    if (this.#stream?.writableNeedDrain) return;
+    if (given?.order === kind && nowMs - given.atMs < REPEAT_MS) return true;
+    if (!given && this.#given.size >= MAX_UNANSWERED) return false;
+    if (this.#stream?.writableNeedDrain) return false;
     this.#given.set(key, { order: kind, atMs: nowMs });
     this.#stream?.write(command);
+    return true;
   }
 
   /** The task has its desired state. */
@@ -169,7 +173,7 @@ export class TaskLink {
       this.statuses.clear();
       for (const each of inventory.tasks) this.#take(each);
       onOpen();
-      this.#owner.onReport();
+      this.#owner.onReport(this.worker);
     }
     if (checkpointFolders && this.#owner.mayRenew(this.worker, this.leader)) {
       const forgetCheckpoints = this.#owner.expiredCheckpoints(checkpointFolders.jobIds);
@@ -177,7 +181,7 @@ export class TaskLink {
     }
     if (!status) return;
     this.#take(status);
-    this.#owner.onReport();
+    this.#owner.onReport(this.worker);
   }
 
   #take(status: TaskStatus__Output): void {
