@@ -352,12 +352,21 @@ const logprobs = z
 const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"]);
 const reasoning = z.string().optional().describe("The reasoning of a model that shows it.");
 
+/** Required by newer clients of OpenAI's API. */
+export const cacheWriteTokens = z
+  .int()
+  .describe("Always 0: what a prompt adds to the prefix cache is neither charged nor counted.");
+
 export const usageSchema = z
   .object({
     prompt_tokens: z.int(),
     completion_tokens: z.int(),
     total_tokens: z.int(),
-    prompt_tokens_details: z.object({ cached_tokens: z.int(), audio_tokens: z.int() }),
+    prompt_tokens_details: z.object({
+      cached_tokens: z.int(),
+      cache_write_tokens: cacheWriteTokens,
+      audio_tokens: z.int(),
+    }),
     completion_tokens_details: z.object({
       reasoning_tokens: z.int(),
       audio_tokens: z.int(),

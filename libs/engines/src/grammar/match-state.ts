@@ -1,4 +1,4 @@
-import { type Dfa, type GrammarNode, type GrammarProgram, smallest } from "./program.ts";
+import { type GrammarNode, type GrammarProgram, restOf } from "./program.ts";
 
 /** What is left of a text: the rest of one node, and then what follows it. Equal ones are one object. */
 export interface GrammarFrame {
@@ -20,6 +20,10 @@ export class MatchState {
   next: (MatchState | null | undefined)[] | undefined;
   /** A bit for each token that fits, where it was asked for. */
   mask: Uint32Array | undefined;
+  /** The fewest bytes to the end of the text, where they were asked for. */
+  bytesToEnd: number | undefined;
+  /** The tokens of a short end, where they were asked for. */
+  tokensToEnd: number | undefined;
 
   constructor(frames: readonly GrammarFrame[], isComplete: boolean) {
     this.frames = frames;
@@ -30,68 +34,53 @@ export class MatchState {
 /** The fewest bytes to the end of texts of one grammar. */
 export class ShortestEnd {
   readonly #program: GrammarProgram;
-  /** The fewest bytes of the whole texts of each node. */
-  readonly #ofNodes: readonly number[];
-  /** From each state. */
-  readonly #ofDfas = new Map<Dfa, readonly number[]>();
   readonly #ofFrames = new WeakMap<GrammarFrame, number>();
 
   constructor(program: GrammarProgram) {
     this.#program = program;
-    this.#ofNodes = smallest(program.nodes.length, (id, known) => this.#rest(id, 0, known));
   }
 
   /** From a state of a text on. */
-  after({ frames, isComplete }: MatchState): number {
-    return isComplete ? 0 : Math.min(...frames.map((frame) => this.#ofFrame(frame)));
+  after(state: MatchState): number {
+    const { frames, isComplete } = state;
+    state.bytesToEnd ??= isComplete ? 0 : Math.min(...frames.map((frame) => this.#ofFrame(frame)));
+    return state.bytesToEnd;
+  }
+
+  /** The next byte of a shortest end; undefined where the text may end, or no byte is known. */
+  nextByte({ frames, isComplete }: MatchState): number | undefined {
+    if (isComplete) return undefined;
+    let next: number | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (const frame of frames) {
+      const bytes = this.#ofFrame(frame);
+      const byte = bytes < least ? this.#shorterByte(frame) : undefined;
+      if (byte !== undefined) [next, least] = [byte, bytes];
+    }
+    return next;
+  }
+
+  #shorterByte({ node, at }: GrammarFrame): number | undefined {
+    const text = this.#program.nodes[node] as GrammarNode;
+    if (text.kind !== "text") return undefined;
+    const { dfa, rests } = text;
+    const end = dfa.starts[at + 1] as number;
+    for (let edge = dfa.starts[at] as number; edge < end; edge++) {
+      const target = dfa.targets[edge] as number;
+      if ((rests[target] as number) < (rests[at] as number)) return dfa.lows[edge];
+    }
+    return undefined;
   }
 
   #ofFrame(frame: GrammarFrame): number {
     const known = this.#ofFrames.get(frame);
     if (known !== undefined) return known;
+    const { nodes, lengths } = this.#program;
     const behind = frame.next === undefined ? 0 : this.#ofFrame(frame.next);
-    const bytes = behind + this.#rest(frame.node, frame.at, this.#ofNodes);
+    const bytes = behind + restOf(nodes[frame.node] as GrammarNode, frame.at, lengths);
     this.#ofFrames.set(frame, bytes);
     return bytes;
   }
-
-  /** The rest of one node from `at` on; see GrammarFrame. */
-  #rest(id: number, at: number, ofNodes: readonly number[]): number {
-    const node = this.#program.nodes[id] as GrammarNode;
-    const of = (part: number) => ofNodes[part] as number;
-    switch (node.kind) {
-      case "text":
-        return this.#ofDfa(node.dfa)[at] as number;
-      case "sequence":
-        return node.parts.slice(at).reduce((sum, part) => sum + of(part), 0);
-      case "choice":
-        return Math.min(...node.options.map(of));
-      case "repeat":
-        return at < node.min ? (node.min - at) * of(node.part) : 0;
-      default:
-        node satisfies never;
-        throw new TypeError("a node has no known kind");
-    }
-  }
-
-  #ofDfa(dfa: Dfa): readonly number[] {
-    let distances = this.#ofDfas.get(dfa);
-    if (distances === undefined) {
-      distances = smallest(dfa.accepts.length, (state, known) => distanceOf(dfa, state, known));
-      this.#ofDfas.set(dfa, distances);
-    }
-    return distances;
-  }
-}
-
-function distanceOf(dfa: Dfa, state: number, known: readonly number[]): number {
-  if (dfa.accepts[state]) return 0;
-  let least = Number.POSITIVE_INFINITY;
-  const end = dfa.starts[state + 1] as number;
-  for (let edge = dfa.starts[state] as number; edge < end; edge++) {
-    least = Math.min(least, 1 + (known[dfa.targets[edge] as number] as number));
-  }
-  return least;
 }
 
 /** The innermost part of the text that all the states are in; undefined where that is the whole text. */

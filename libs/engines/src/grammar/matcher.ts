@@ -1,7 +1,7 @@
 import { areElements, type GrammarFrame, MatchState, ShortestEnd } from "./match-state.ts";
 import type { Dfa, GrammarNode, GrammarProgram } from "./program.ts";
 import { addTokens, ByteTables, setToken, type TextMask, textMaskOf } from "./text-mask.ts";
-import type { TokenTrie } from "./token-trie.ts";
+import { childOf, type TokenTrie } from "./token-trie.ts";
 
 /** Objects and arrays within one another that a text may have; no JSON reader takes many more. */
 const MAX_NESTING = 128;
@@ -11,6 +11,9 @@ const MAX_FRAMES = 256;
 
 /** Frames that are followed for one mask; of the tokens, those that were found by then are in it. */
 const MAX_MASK_WORK = 100_000;
+
+/** No longer end is spelled in tokens: it takes a millisecond. */
+const MAX_END_TOKENS = 512;
 
 /** Estimated memory of the states that are kept for all grammars of a thread. */
 const MAX_CACHED_BYTES = 64 * 1024 * 1024;
@@ -54,7 +57,7 @@ export class GrammarMatcher {
   /** By automaton and its state. */
   #textMasks = new Map<Dfa, Map<number, TextMask>>();
   #tables = new ByteTables();
-  #end: ShortestEnd | undefined;
+  readonly #end: ShortestEnd;
   /** Whether the mask that is being made has no token yet. */
   #isEmpty = true;
   /** Frames that were followed since this was last set to zero. */
@@ -63,6 +66,7 @@ export class GrammarMatcher {
   constructor(program: GrammarProgram, cache: MatchCache) {
     this.#program = program;
     this.#cache = cache;
+    this.#end = new ShortestEnd(program);
   }
 
   /** Before the first byte. */
@@ -107,7 +111,6 @@ export class GrammarMatcher {
 
   /** The tokens of the trie that all bring the shortest end of the text nearer, byte by byte. */
   towardsEnd(state: MatchState, trie: TokenTrie): number[] {
-    this.#end ??= new ShortestEnd(this.#program);
     const { bytes, ends, depths, firsts, tokens } = trie;
     const path: MatchState[] = [state];
     const found: number[] = [];
@@ -122,6 +125,49 @@ export class GrammarMatcher {
       path[depth + 1] = after;
       found.push(...tokens.subarray(firsts[node], firsts[node + 1]));
       node++;
+    }
+    return found;
+  }
+
+  /** Whether the text can end within so many more tokens, of a vocabulary that has all bytes. */
+  endsWithin(state: MatchState, tokens: number, trie: TokenTrie): boolean {
+    return this.#end.after(state) <= tokens || this.#tokensToEnd(state, tokens, trie) <= tokens;
+  }
+
+  /** The first token of the end that `endsWithin` has found; none where the text may end at once. */
+  firstOfEnd(state: MatchState, trie: TokenTrie): number | undefined {
+    return this.#longestTowardsEnd(state, trie)?.token;
+  }
+
+  /** The tokens of an end of the fewest bytes, each the longest that fits; Infinity for more than `most`. */
+  #tokensToEnd(state: MatchState, most: number, trie: TokenTrie): number {
+    const way: MatchState[] = [];
+    let at: MatchState | undefined = state;
+    while (at !== undefined && !at.isComplete && at.tokensToEnd === undefined) {
+      if (way.length >= Math.min(most, MAX_END_TOKENS)) return Number.POSITIVE_INFINITY;
+      way.push(at);
+      at = this.#longestTowardsEnd(at, trie)?.after;
+    }
+    let tokens = at?.isComplete ? 0 : (at?.tokensToEnd ?? Number.POSITIVE_INFINITY);
+    for (const before of way.reverse()) before.tokensToEnd = ++tokens;
+    return tokens;
+  }
+
+  #longestTowardsEnd(
+    state: MatchState,
+    trie: TokenTrie,
+  ): { readonly token: number; readonly after: MatchState } | undefined {
+    let found: { readonly token: number; readonly after: MatchState } | undefined;
+    let node = -1;
+    for (let at: MatchState | null = state; at !== null; ) {
+      const byte = this.#end.nextByte(at);
+      node = byte === undefined ? -1 : childOf(trie, node, byte);
+      if (byte === undefined || node < 0) break;
+      at = this.step(at, byte);
+      const first = trie.firsts[node] as number;
+      if (at !== null && first < (trie.firsts[node + 1] as number)) {
+        found = { token: trie.tokens[first] as number, after: at };
+      }
     }
     return found;
   }

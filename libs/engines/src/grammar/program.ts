@@ -12,7 +12,12 @@ export interface Dfa {
 
 /** One node of a grammar; nodes name each other by their index, so they may be recursive. */
 export type GrammarNode =
-  | { readonly kind: "text"; readonly dfa: Dfa }
+  | {
+      readonly kind: "text";
+      readonly dfa: Dfa;
+      /** From each state of the automaton the fewest bytes to its end. */
+      readonly rests: Float64Array;
+    }
   | {
       readonly kind: "sequence";
       readonly parts: readonly number[];
@@ -36,6 +41,8 @@ export interface GrammarProgram {
   readonly nodes: readonly GrammarNode[];
   /** The least levels of nesting of each node's texts; Infinity for a node without any text. */
   readonly heights: readonly number[];
+  /** The fewest bytes of each node's texts; Infinity for a node without any text. */
+  readonly lengths: readonly number[];
   /** Roughly its memory. */
   readonly bytes: number;
 }
@@ -66,7 +73,7 @@ export class GrammarBuilder {
   text(dfa: Dfa): number {
     const known = this.#texts.get(dfa);
     if (known !== undefined) return known;
-    const id = this.#add({ kind: "text", dfa });
+    const id = this.#add({ kind: "text", dfa, rests: restsOf(dfa) });
     this.#texts.set(dfa, id);
     return id;
   }
@@ -101,9 +108,10 @@ export class GrammarBuilder {
 
   build(root: number): GrammarProgram {
     const nodes = this.#nodes.map((node) => node ?? { kind: "choice" as const, options: [] });
-    const heights = heightsOf(nodes);
+    const heights = smallest(nodes, heightOf);
+    const lengths = smallest(nodes, (node, known) => restOf(node, 0, known));
     const bytes = nodes.reduce((sum, node) => sum + bytesOf(node), 0);
-    return { root, nodes, heights, bytes };
+    return { root, nodes, heights, lengths, bytes };
   }
 
   #add(node: GrammarNode): number {
@@ -141,27 +149,68 @@ function childrenOf(node: GrammarNode): readonly number[] {
   }
 }
 
-function heightsOf(nodes: readonly GrammarNode[]): number[] {
-  return smallest(nodes.length, (id, heights) => heightOf(nodes[id] as GrammarNode, heights));
-}
-
-/** The smallest values of which each is what `leastOf` gives, found by repeating until nothing changes. */
-export function smallest(
-  count: number,
-  leastOf: (id: number, values: readonly number[]) => number,
+/** The smallest value of each node that `leastOf` gives, found by repeating until nothing changes. */
+function smallest(
+  nodes: readonly GrammarNode[],
+  leastOf: (node: GrammarNode, values: readonly number[]) => number,
 ): number[] {
-  const values = new Array<number>(count).fill(Number.POSITIVE_INFINITY);
+  const values = new Array<number>(nodes.length).fill(Number.POSITIVE_INFINITY);
   for (let changed = true; changed; ) {
     changed = false;
     // Parts are mostly made before what they are part of, so few rounds are needed.
-    for (let id = 0; id < count; id++) {
-      const value = leastOf(id, values);
-      if (value >= (values[id] as number)) continue;
+    nodes.forEach((node, id) => {
+      const value = leastOf(node, values);
+      if (value >= (values[id] as number)) return;
       values[id] = value;
       changed = true;
-    }
+    });
   }
   return values;
+}
+
+/** The fewest bytes of the rest of a node from `at` on (see GrammarFrame), with those of each node. */
+export function restOf(node: GrammarNode, at: number, lengths: readonly number[]): number {
+  const of = (id: number) => lengths[id] as number;
+  switch (node.kind) {
+    case "text":
+      return node.rests[at] as number;
+    case "sequence":
+      return node.parts.slice(at).reduce((sum, part) => sum + of(part), 0);
+    case "choice":
+      return node.options.reduce((least, id) => Math.min(least, of(id)), Number.POSITIVE_INFINITY);
+    case "repeat":
+      return at < node.min ? (node.min - at) * of(node.part) : 0;
+    default:
+      node satisfies never;
+      throw new TypeError("a node has no known kind");
+  }
+}
+
+/** From each state the fewest bytes to one that accepts, found from those backwards. */
+function restsOf({ starts, targets, accepts }: Dfa): Float64Array {
+  const sources = new Map<number, number[]>();
+  const rests = new Float64Array(accepts.length).fill(Number.POSITIVE_INFINITY);
+  const found: number[] = [];
+  for (let state = 0; state < accepts.length; state++) {
+    if (accepts[state]) {
+      rests[state] = 0;
+      found.push(state);
+    }
+    for (const target of targets.subarray(starts[state], starts[state + 1])) {
+      const known = sources.get(target);
+      if (known === undefined) sources.set(target, [state]);
+      else if (known.at(-1) !== state) known.push(state);
+    }
+  }
+  // States are found in the order of their rests.
+  for (const state of found) {
+    for (const source of sources.get(state) ?? []) {
+      if (rests[source] !== Number.POSITIVE_INFINITY) continue;
+      rests[source] = (rests[state] as number) + 1;
+      found.push(source);
+    }
+  }
+  return rests;
 }
 
 function heightOf(node: GrammarNode, heights: readonly number[]): number {
@@ -184,7 +233,7 @@ function heightOf(node: GrammarNode, heights: readonly number[]): number {
 function bytesOf(node: GrammarNode): number {
   switch (node.kind) {
     case "text":
-      return 64 + node.dfa.targets.length * 6 + node.dfa.starts.length * 5;
+      return 64 + node.dfa.targets.length * 6 + node.dfa.starts.length * 13;
     case "sequence":
       return 64 + node.parts.length * 8;
     case "choice":

@@ -30,6 +30,15 @@ export function buildTokenTrie(
   return new TrieWriter(sorted, spelling).write();
 }
 
+/** The child with the byte, of the root for -1; -1 where there is none. */
+export function childOf({ bytes, ends }: TokenTrie, node: number, byte: number): number {
+  const end = node < 0 ? bytes.length : (ends[node] as number);
+  for (let child = node + 1; child < end; child = ends[child] as number) {
+    if (bytes[child] === byte) return child;
+  }
+  return -1;
+}
+
 /** Appends the nodes of sorted tokens one after another. */
 class TrieWriter {
   readonly #sorted: readonly number[];

@@ -242,19 +242,15 @@ describe("sampling parameters", () => {
     expect(nucleus.choices[0]?.message.content).toBe(first.choices[0]?.message.content);
   });
 
-  it("json_object gives JSON, unless its length cuts the answer", async () => {
+  it("json_object gives JSON, also where its length ends the answer", async () => {
     for (let seed = 0; seed < 4; seed++) {
       const { choices } = await whole({
         ...ask("json"),
         seed,
-        max_completion_tokens: 300,
+        max_completion_tokens: 60,
         response_format: { type: "json_object" },
       });
-      const [choice] = choices;
-      const text = choice?.message.content ?? "";
-      expect(text.trimStart().startsWith("{")).toBe(true);
-      if (choice?.finish_reason === "length") continue;
-      expect(typeof JSON.parse(text)).toBe("object");
+      expect(JSON.parse(choices[0]?.message.content ?? "")).toBeTypeOf("object");
     }
   });
 });

@@ -29,3 +29,23 @@ it.skipIf(!hasPackages("openai"))(
     }
   },
 );
+
+// holds: api-public-schema
+it.skipIf(!hasPackages("openai, pydantic"))(
+  "python types: every reply and stream event fits OpenAI's public schema",
+  async () => {
+    const cluster = await ProcessCluster.start();
+    try {
+      const { chat_events, response_events, ...rest } = await runPython(
+        cluster,
+        "public-schema.py",
+        90_000,
+      );
+      expect(rest).toEqual({ chat_streams: 24, replies: 17, faults: [] });
+      expect(chat_events).toBeGreaterThan(200);
+      expect(response_events).toBeGreaterThan(50);
+    } finally {
+      await cluster.close();
+    }
+  },
+);

@@ -43,7 +43,7 @@ describe("chat: an answer at once", () => {
       prompt_tokens: 3,
       completion_tokens: 5,
       total_tokens: 8,
-      prompt_tokens_details: { cached_tokens: 1 },
+      prompt_tokens_details: { cached_tokens: 1, cache_write_tokens: 0 },
       completion_tokens_details: { reasoning_tokens: 0 },
     });
     expect(data.system_fingerprint).toBe("tiny (stand-in)");

@@ -81,7 +81,7 @@ export class ResponseBuilder {
       error,
       incomplete_details: reason === undefined ? null : { reason },
       output: [...this.#output],
-      ...(usage === undefined ? {} : { usage }),
+      ...(usage === undefined ? {} : { usage: currentUsage(usage) }),
     };
   }
 
@@ -266,11 +266,17 @@ function usageOf(usage: Usage): ResponseUsage {
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
     input_tokens: promptTokens,
-    input_tokens_details: { cached_tokens: cachedTokens },
+    input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
     output_tokens: completionTokens,
     output_tokens_details: { reasoning_tokens: reasoningTokens },
     total_tokens: promptTokens + completionTokens,
   };
+}
+
+/** Responses that earlier versions stored lack a field. */
+function currentUsage(usage: ResponseUsage): ResponseUsage {
+  const { cached_tokens, cache_write_tokens = 0 } = usage.input_tokens_details;
+  return { ...usage, input_tokens_details: { cached_tokens, cache_write_tokens } };
 }
 
 export function secondsNow(): number {

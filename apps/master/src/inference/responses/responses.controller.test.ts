@@ -48,7 +48,7 @@ describe("responses: an answer at once", () => {
       output_text: "one two three word3 word4",
       usage: {
         input_tokens: 3,
-        input_tokens_details: { cached_tokens: 1 },
+        input_tokens_details: { cached_tokens: 1, cache_write_tokens: 0 },
         output_tokens: 5,
         total_tokens: 8,
       },

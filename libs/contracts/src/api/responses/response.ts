@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { answeredTier } from "../chat.ts";
+import { answeredTier, cacheWriteTokens } from "../chat.ts";
 import type { DataOf } from "../operation.ts";
 import { contentPart, outputItem, tokenScores } from "./items.ts";
 import { TOOL_CHOICES } from "./request.ts";
@@ -7,7 +7,10 @@ import { TOOL_CHOICES } from "./request.ts";
 const usage = z
   .object({
     input_tokens: z.int(),
-    input_tokens_details: z.object({ cached_tokens: z.int() }),
+    input_tokens_details: z.object({
+      cached_tokens: z.int(),
+      cache_write_tokens: cacheWriteTokens,
+    }),
     output_tokens: z.int(),
     output_tokens_details: z.object({ reasoning_tokens: z.int() }),
     total_tokens: z.int(),

@@ -1,5 +1,6 @@
 import type { TextSequence } from "../kv-cache/sequence.ts";
 import {
+  ENDED_CUT,
   ENDED_LENGTH,
   ENDED_STOP,
   ENDED_STUCK,
@@ -38,7 +39,7 @@ export class TokenDraw {
     const drawn =
       due !== ANY_TOKEN && (grammar?.allows(due) ?? true)
         ? due
-        : (grammar?.draw(logits, (left) => sampler.draw(left)) ?? sampler.draw(logits));
+        : this.#drawn(sequence, logits);
     if (drawn === STUCK) {
       this.token = this.#model.eosToken;
       this.end = ENDED_STUCK;
@@ -59,12 +60,19 @@ export class TokenDraw {
     this.logprobs = raw === undefined ? undefined : finishLogprobs(raw, token);
   }
 
+  #drawn({ grammar, sampler, request, sampled }: TextSequence, logits: Float32Array): number {
+    if (grammar === undefined) return sampler.draw(logits);
+    return grammar.draw(logits, request.maxTokens - sampled, (left) => sampler.draw(left));
+  }
+
   #forbidEnds(logits: Float32Array): void {
     for (const token of this.#endTokens) logits[token] = Number.NEGATIVE_INFINITY;
   }
 
   #endOf(sequence: TextSequence, token: number, complete: boolean): number {
-    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) return ENDED_STOP;
+    if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) {
+      return sequence.grammar?.isCut ? ENDED_CUT : ENDED_STOP;
+    }
     const { limits, contextShift } = this.#model;
     const full = sequence.tokens.length + 1 >= limits.contextTokens && !contextShift;
     return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;

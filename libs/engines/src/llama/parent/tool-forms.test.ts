@@ -218,7 +218,7 @@ describe("channels, as gpt-oss writes them", () => {
             seed: 1,
             logitBias: [{ token: 0, bias: 100 }, ...preferred("<"), ...preferred("a")],
           },
-          maxTokens: 100,
+          maxTokens: 300,
         });
         expect(thought.texts[0]).toMatch(/^<think>[a<]+/);
       } finally {

@@ -10,7 +10,13 @@ import { HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
 import { HarmonyReader } from "../../text/calls/harmony-reader.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
-import { ENDED_LENGTH, ENDED_STOP, ENDS_GENERATION, GOES_ON } from "../protocol/thread-messages.ts";
+import {
+  ENDED_CUT,
+  ENDED_LENGTH,
+  ENDED_STOP,
+  ENDS_GENERATION,
+  GOES_ON,
+} from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
 import { ChoiceText, type TextDelta } from "./choice-text.ts";
@@ -170,8 +176,9 @@ export class LiveRequest extends LiveWork {
       return false;
     }
     this.#completionTokens++;
-    if (end !== ENDED_STOP) this.#delta(choice, text.push(token, row), events);
-    return this.#endAfter(choice, text, end, end === ENDED_STOP ? token : undefined, events);
+    const hasText = end !== ENDED_STOP && end !== ENDED_CUT;
+    if (hasText) this.#delta(choice, text.push(token, row), events);
+    return this.#endAfter(choice, text, end, hasText ? undefined : token, events);
   }
 
   /** Ends the choice where its latest token says so; `last` is that token where it has no text. */
@@ -183,7 +190,7 @@ export class LiveRequest extends LiveWork {
     events: EngineEvent[],
   ): boolean {
     const stopped = text.stopped;
-    if (!stopped && end !== ENDED_STOP && end !== ENDED_LENGTH) return false;
+    if (!stopped && end === GOES_ON) return false;
     this.#finish(choice, text.finish(last), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
     this.#close(choice, { reason, ...(text.stop !== undefined && { stop: text.stop }) }, events);

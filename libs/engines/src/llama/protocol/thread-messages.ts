@@ -260,6 +260,8 @@ export const ENDED_STUCK = 4;
 export const ENDED_UNFIT = 5;
 /** Calls of other adapters have all the room that there is for adapters. */
 export const ENDED_CROWDED = 6;
+/** As ENDED_STOP, of a text that its limit made end. */
+export const ENDED_CUT = 7;
 
 /** The vector of an input; none where the model's state is no number. */
 export interface ThreadEmbedding {

@@ -56,13 +56,13 @@ function tokenOf(text: string): number {
 }
 
 /** What is drawn where these are the likeliest, the first most of all; "" where none is. */
-function draw(grammar: Grammar, wanted: readonly string[]): string {
+function draw(grammar: Grammar, wanted: readonly string[], left = 10_000): string {
   const logits = new Float32Array(model.vocabularySize);
   const tokens = Array.from({ length: model.vocabularySize }, (_, token) => token);
   wanted.forEach((text, at) => {
     logits[tokens.findIndex((token) => textOf(token) === text)] = 100 - at;
   });
-  const token = grammar.draw(logits, (left) => left.indexOf(Math.max(...left)));
+  const token = grammar.draw(logits, left, (allowed) => allowed.indexOf(Math.max(...allowed)));
   if (token < 0 || (model.flags[token] as number) & ENDS_GENERATION) return "";
   grammar.accept(token);
   return textOf(token);
@@ -106,14 +106,14 @@ it("grammar: what no token spells differs from a complete text", () => {
   const never = (logits: Float32Array) => logits.indexOf(Math.max(...logits));
   const stuck = grammarOf({ const: "xyz" }, (text) => text !== "x");
   draw(stuck, ['"']);
-  expect(stuck.draw(new Float32Array(model.vocabularySize), never)).toBe(STUCK);
+  expect(stuck.draw(new Float32Array(model.vocabularySize), 9, never)).toBe(STUCK);
   const complete = grammarOf({ type: "null" });
   for (const letter of "null") draw(complete, [letter]);
   const logits = new Float32Array(model.vocabularySize);
   model.flags.forEach((flags, token) => {
     if (flags & ENDS_GENERATION) logits[token] = Number.NEGATIVE_INFINITY;
   });
-  expect(complete.draw(logits, never)).toBe(COMPLETE);
+  expect(complete.draw(logits, 9, never)).toBe(COMPLETE);
 });
 
 /** What a model writes that repeats `part` as long as it may, and else the likeliest of `others`. */
@@ -202,6 +202,82 @@ it("grammar: 60 equal elements are not left, nor what a schema counts", () => {
   for (const bounds of [{ minItems: 200, maxItems: 200 }, { maxItems: 200 }]) {
     expect(elements(zero, zeros, "]0", bounds)).toBe(200);
   }
+});
+
+const TREE = {
+  type: "object",
+  properties: { value: { type: "string" }, children: { type: "array", items: { $ref: "#" } } },
+  required: ["value", "children"],
+  additionalProperties: false,
+};
+
+/** The text of at most so many tokens, of a model that wants these, each time in another order. */
+function within(grammar: Grammar, tokens: number, wanted: readonly string[], seed: number) {
+  const random = seededRandom(seed);
+  let text = "";
+  for (let left = tokens; left > 0; left--) {
+    const shuffled = wanted.map((each) => ({ each, at: random() })).sort((a, b) => a.at - b.at);
+    const next = draw(
+      grammar,
+      shuffled.map(({ each }) => each),
+      left,
+    );
+    if (next === "") break;
+    text += next;
+  }
+  return text;
+}
+
+// holds: api-schema-within-limit
+it("grammar: a text of any depth ends within its tokens where it can", () => {
+  const shortest = '{"value":"","children":[]}'.length;
+  for (let tokens = shortest; tokens < 300; tokens += 13) {
+    const grammar = grammarOf(TREE);
+    const text = within(grammar, tokens, [...'{[,"abc'], tokens);
+    expect(() => JSON.parse(text), text).not.toThrow();
+    expect(grammar.isCut).toBe(true);
+  }
+  const grammar = grammarOf(TREE);
+  // No pair of letters is merged often enough for so few tokens.
+  expect(within(grammar, shortest / 2 - 3, [..."{[abc"], 1)).not.toContain("}");
+  expect(grammar.isCut).toBe(false);
+});
+
+it("grammar: what ends by itself within its tokens is not cut", () => {
+  const text = '{"value":"abc","children":[{"value":"","children":[]}]}';
+  for (const spare of [0, 1, 20]) {
+    const grammar = grammarOf(TREE);
+    let left = text.length + spare;
+    for (const letter of text) expect(draw(grammar, [letter], left--)).toBe(letter);
+    if (spare > 0) expect(draw(grammar, ["<|im_end|>"], left)).toBe("");
+    expect(grammar.isCut).toBe(false);
+  }
+});
+
+it("grammar: the way to the end is counted in the vocabulary's longest tokens", () => {
+  const spelled = [...Array(256).keys()].map((byte) => Buffer.of(byte));
+  const end = spelled.push(Buffer.from("<end>")) - 1;
+  for (const text of ['{"value":"', '","children":[', "]}]}", "]}"]) spelled.push(Buffer.from(text));
+  const flags = new Uint8Array(spelled.length);
+  flags[end] = ENDS_GENERATION;
+  const tokenBytes = (token: number) => spelled[token] as Buffer;
+  const table = { count: spelled.length, spelling: tokenBytes };
+  const trie = buildTokenTrie(table, (token) => token !== end);
+  const tokens = { vocabularySize: spelled.length, flags, tokenBytes, trie };
+  const grammar = new Grammar(new GrammarMatcher(compileSchema(TREE), new MatchCache()), tokens);
+  const wanted = [end + 1, 97, 98, 99, end + 2, end + 1, 100, 101, 102];
+  let text = "";
+  for (let left = 9; left > 0; left--) {
+    const next = wanted[9 - left] as number;
+    const token = grammar.draw(new Float32Array(spelled.length), left, (allowed) =>
+      allowed[next] === 0 ? next : allowed.indexOf(0),
+    );
+    grammar.accept(token);
+    text += tokenBytes(token);
+    // The two last tokens are those of the shortest end.
+    expect(grammar.isCut).toBe(left <= 2);
+  }
+  expect(text).toBe('{"value":"abc","children":[{"value":"d","children":[]}]}');
 });
 
 it("grammar: a mask has the tokens that fit, and no other, at every place of a text", () => {

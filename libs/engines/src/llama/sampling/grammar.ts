@@ -33,7 +33,8 @@ export const STUCK = -2;
 /**
  * The grammar that the text of one choice must match. The drawn token is checked first; only where it
  * is refused are all tokens that do not fit taken out and another is drawn. The part of a text that is
- * repeated without end is left by the shortest way, as no greedy model leaves it.
+ * repeated without end is left by the shortest way, as no greedy model leaves it. A token after which
+ * the text could not end within its limit is replaced by the first of a short end.
  */
 export class Grammar {
   readonly #matcher: GrammarMatcher;
@@ -42,6 +43,7 @@ export class Grammar {
   /** The states after the latest tokens. */
   readonly #latest: MatchState[] = [];
   #state: MatchState;
+  #isCut = false;
   #isLeaving = false;
   /** The part of the text that is to be left; undefined for the whole. */
   #left: GrammarFrame | undefined;
@@ -52,8 +54,33 @@ export class Grammar {
     this.#state = matcher.start();
   }
 
-  /** Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. */
-  draw(logits: Float32Array, draw: (logits: Float32Array) => number): number {
+  /** Whether a token was replaced because the text may not be longer. */
+  get isCut(): boolean {
+    return this.#isCut;
+  }
+
+  /**
+   * Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. With it the
+   * text may have `left` more tokens.
+   */
+  draw(logits: Float32Array, left: number, draw: (logits: Float32Array) => number): number {
+    const token = this.#drawFitting(logits, draw);
+    const after = token < 0 ? null : this.#after(token);
+    if (after === null || this.#endsWithin(after, left - 1)) return token;
+    // Where no end is so near, the text is cut anywhere.
+    if (!this.#endsWithin(this.#state, left)) return token;
+    const { isComplete } = this.#state;
+    const first = this.#matcher.firstOfEnd(this.#state, this.#tokens.trie);
+    if (first === undefined && !isComplete) return token;
+    this.#isCut = true;
+    return first ?? COMPLETE;
+  }
+
+  #endsWithin(state: MatchState, tokens: number): boolean {
+    return this.#matcher.endsWithin(state, tokens, this.#tokens.trie);
+  }
+
+  #drawFitting(logits: Float32Array, draw: (logits: Float32Array) => number): number {
     if (this.#isLeaving && this.#restrict(logits)) return draw(logits);
     const first = draw(logits);
     if (logits[first] !== Number.NEGATIVE_INFINITY && this.allows(first)) return first;
@@ -65,7 +92,7 @@ export class Grammar {
 
   /** Moves on past a token that is part of the text; never one that ends the generation. */
   accept(token: number): void {
-    const after = this.#matcher.steps(this.#state, this.#tokens.tokenBytes(token));
+    const after = this.#after(token);
     if (after === null) throw new Error(`token ${token} does not fit the grammar`);
     this.#state = after;
     this.#latest.push(after);
@@ -120,9 +147,15 @@ export class Grammar {
   allows(token: number): boolean {
     const flags = this.#tokens.flags[token] as number;
     if (flags & ENDS_GENERATION) return this.#state.isComplete;
+    return this.#after(token) !== null;
+  }
+
+  /** The state behind a token of text that fits. */
+  #after(token: number): MatchState | null {
+    const flags = this.#tokens.flags[token] as number;
     const bytes = this.#tokens.tokenBytes(token);
-    if (isSilent(flags) || bytes.length === 0) return false;
-    return this.#matcher.steps(this.#state, bytes) !== null;
+    if (flags & ENDS_GENERATION || isSilent(flags) || bytes.length === 0) return null;
+    return this.#matcher.steps(this.#state, bytes);
   }
 
   #mask(logits: Float32Array): void {
