@@ -40,6 +40,8 @@ const warmUpRequests = Number(options["warm-up"] ?? 20_000);
 /** A stream has 64 deltas, so fewer of them are needed. */
 const streamsOfWarmUp = 1 / 20;
 const cores: GatewayCores = { gateway: 0, rest: 1 };
+/** The most requests of the open loop at once. */
+const openConcurrency = 256;
 /** The latency of a memory read before each round, in ns: it shows how quiet the machine was. */
 const memoryReads: number[] = [];
 
@@ -48,6 +50,7 @@ interface Cell {
   readonly gateway: string;
   readonly stream: boolean;
   readonly concurrency: number;
+  readonly openRate?: number;
   readonly rounds: (LoadResult & { readonly gatewayCpuMs: number })[];
 }
 
@@ -55,6 +58,8 @@ interface CellFigures {
   readonly gateway: string;
   readonly stream: boolean;
   readonly concurrency: number;
+  /** Undefined in a closed loop. */
+  readonly openRate: number | undefined;
   readonly requestsPerSecond: number;
   /** CPU time of the gateway; unlike the rate it is independent of other load. */
   readonly cpuMicrosPerRequest: number;
@@ -77,12 +82,17 @@ await withCleanup(async () => {
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
   for (const gateway of gateways) await warmUp(gateway);
   // Without a peer, the engine without a gateway is no useful comparison.
-  const cells = await measure(peer ? [direct] : [], gateways, samplers);
+  const without = peer ? [direct] : [];
+  const targets = { without, gateways, samplers };
+  const cells = await measure(targets, closedCells([...without, ...gateways]));
   const figures = cells.map(summarizeCell);
+  const openCells = await measure(targets, halfLoadCells(gateways, figures));
+  const openFigures = openCells.map(summarizeCell);
   const memory = samplers.flatMap((sampler, index) =>
     sampler.trends().map((trend) => ({ gateway: gateways[index]!.name, ...trend })),
   );
   printFigures(figures);
+  printHalfLoad(openFigures);
   printTable(
     "Memory of the gateways under load (MiB)",
     ["gateway", "first", "last", "max", "MiB/min", "flat"],
@@ -95,10 +105,12 @@ await withCleanup(async () => {
       flat ? "yes" : "no",
     ]),
   );
-  const verdicts = judge(figures, direct.name, ours?.name, peer?.name, memory[0]?.flat ?? false);
+  const names = { direct: direct.name, ours: ours?.name, peer: peer?.name };
+  const verdicts = judge([...figures, ...openFigures], names, memory[0]?.flat ?? false);
   printVerdicts(verdicts);
   const method = { durationMs, rounds, warmupMs, warmUpRequests, memoryReads };
-  writeReport(options, "gateway", { ...method, figures, memory, verdicts, cells });
+  const measured = { figures, openFigures, memory, verdicts, cells, openCells };
+  writeReport(options, "gateway", { ...method, ...measured });
 });
 
 async function startMock(): Promise<string> {
@@ -133,18 +145,41 @@ async function warmUp(gateway: GatewayUnderTest): Promise<void> {
   console.log(`${gateway.name} is warm`);
 }
 
-/** Each round visits every target once at each load, so that drift of the machine affects all. */
-async function measure(
-  without: readonly GatewayUnderTest[],
-  gateways: readonly GatewayUnderTest[],
-  samplers: readonly ProcessSampler[],
-): Promise<readonly Cell[]> {
-  const targets = [...without, ...gateways];
-  const cells = [false, true].flatMap((stream) =>
+interface Targets {
+  readonly without: readonly GatewayUnderTest[];
+  readonly gateways: readonly GatewayUnderTest[];
+  /** Of the gateways. */
+  readonly samplers: readonly ProcessSampler[];
+}
+
+function closedCells(targets: readonly GatewayUnderTest[]): readonly Cell[] {
+  return [false, true].flatMap((stream) =>
     concurrencies.flatMap((concurrency) =>
       targets.map(({ name }): Cell => ({ gateway: name, stream, concurrency, rounds: [] })),
     ),
   );
+}
+
+/** Each gateway at half of the requests that it answers at the most, as it has room then. */
+function halfLoadCells(
+  gateways: readonly GatewayUnderTest[],
+  figures: readonly CellFigures[],
+): readonly Cell[] {
+  return [false, true].flatMap((stream) =>
+    gateways.map(({ name: gateway }): Cell => {
+      const own = figures.filter((f) => f.gateway === gateway && f.stream === stream);
+      const openRate = Math.max(...own.map((f) => f.requestsPerSecond)) / 2;
+      return { gateway, stream, concurrency: openConcurrency, openRate, rounds: [] };
+    }),
+  );
+}
+
+/** Each round visits every target once at each load, so that drift of the machine affects all. */
+async function measure(
+  { without, gateways, samplers }: Targets,
+  cells: readonly Cell[],
+): Promise<readonly Cell[]> {
+  const targets = [...without, ...gateways];
   for (let round = 1; round <= rounds; round += 1) {
     const readNs = memoryReadNs();
     memoryReads.push(readNs);
@@ -174,32 +209,35 @@ function profileFlags(): readonly string[] {
 
 function load(
   target: GatewayUnderTest,
-  { stream, concurrency }: Pick<Cell, "stream" | "concurrency">,
+  { stream, concurrency, openRate }: Pick<Cell, "stream" | "concurrency" | "openRate">,
   unmeasuredMs = warmupMs,
 ): Promise<LoadResult> {
   const { origin, path, headers } = target;
   const body = mockRequest(stream);
   const times = { warmupMs: unmeasuredMs, durationMs };
-  const spec = { origin, path, headers, body, stream, concurrency, ...times };
+  const spec = { origin, path, headers, body, stream, concurrency, openRate, ...times };
   const logFile = join(benchFolder, "logs/load.log");
   return runLoad({ ...spec, expectedText: mockText }, cores.rest, logFile);
 }
 
 function printRound(round: number, cell: Cell): void {
   const result = cell.rounds.at(-1)!;
-  const what = `${cell.stream ? "stream" : "whole "} c=${cell.concurrency}`;
+  const how = cell.openRate === undefined ? `c=${cell.concurrency}` : "half load";
+  const what = `${cell.stream ? "stream" : "whole "} ${how}`;
   const rate = `${formatNumber(result.requestsPerSecond)} requests/s`;
   const wrong = result.failures > 0 ? `, ${result.failures} FAILED: ${result.firstFailure}` : "";
-  console.log(`round ${round}  ${what.padEnd(12)}  ${cell.gateway.padEnd(15)}  ${rate}${wrong}`);
+  console.log(`round ${round}  ${what.padEnd(16)}  ${cell.gateway.padEnd(15)}  ${rate}${wrong}`);
 }
 
-function summarizeCell({ gateway, stream, concurrency, rounds: results }: Cell): CellFigures {
+function summarizeCell(cell: Cell): CellFigures {
+  const { gateway, stream, concurrency, openRate, rounds: results } = cell;
   const middle = (pick: (result: Cell["rounds"][number]) => number) => median(results.map(pick));
   const sum = (pick: (result: LoadResult) => number) => results.map(pick).reduce((a, b) => a + b);
   return {
     gateway,
     stream,
     concurrency,
+    openRate,
     requestsPerSecond: middle((result) => result.requestsPerSecond),
     cpuMicrosPerRequest: middle((result) => (result.gatewayCpuMs * 1000) / result.allRequests),
     p50Ms: middle((result) => result.latencyMs.p50),
@@ -258,12 +296,42 @@ function printFigures(figures: readonly CellFigures[]): void {
   );
 }
 
+function printHalfLoad(figures: readonly CellFigures[]): void {
+  printTable(
+    "Requests at random times, half of what each gateway answers at the most",
+    [
+      "answers",
+      "gateway",
+      "requests/s",
+      "CPU us/request",
+      "first text p50 ms",
+      "p50 ms",
+      "p99 ms",
+      "failed",
+    ],
+    figures.map((f) => [
+      f.stream ? "streams" : "whole",
+      f.gateway,
+      f.requestsPerSecond,
+      f.cpuMicrosPerRequest,
+      f.stream ? f.firstTextP50Ms : "-",
+      f.p50Ms,
+      f.p99Ms,
+      f.failures,
+    ]),
+  );
+}
+
+interface Names {
+  readonly direct: string;
+  readonly ours: string | undefined;
+  readonly peer: string | undefined;
+}
+
 /** The product's bars against the peer; without a peer only the absolute ones. */
 function judge(
   figures: readonly CellFigures[],
-  direct: string,
-  ours: string | undefined,
-  peer: string | undefined,
+  { direct, ours, peer }: Names,
   flat: boolean,
 ): readonly Verdict[] {
   if (ours === undefined) return [];

@@ -150,12 +150,14 @@ async function measureRouting(): Promise<void> {
 }
 
 async function measureDecoding(title: string, change: DecodingChange) {
-  const gains = await compareDecoding(await modelFile(), rounds, change);
+  const gains = await compareDecoding(await modelFile(), rounds, change, options["llama-server"]);
   printTable(
     title,
-    ["workload", "speed", "CPU", "answers"],
-    gains.map(({ workload, speed, cpu, isEqual }) => [
+    ["workload", "server", "tokens/s", "speed", "CPU", "answers"],
+    gains.map(({ workload, server, tokensPerSecond, speed, cpu, isEqual }) => [
       workload,
+      server,
+      tokensPerSecond,
       `${formatNumber(speed)}x`,
       `${formatNumber(cpu)}x`,
       isEqual ? "equal" : "different",
@@ -172,7 +174,9 @@ async function measureDeterministic(): Promise<void> {
 
 async function measureDrafts(): Promise<void> {
   const gains = await measureDecoding("Decoding with drafts against without, medians", DRAFTS);
-  const [copied, ...others] = gains.filter(({ workload }) => !workload.includes("4 at once"));
+  const [copied, ...others] = gains.filter(
+    ({ server, workload }) => server === "Heddle" && !workload.includes("4 at once"),
+  );
   const least = Math.min(...others.map(({ cpu }) => cpu));
   const verdicts = [
     {

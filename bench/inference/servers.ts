@@ -62,10 +62,11 @@ export function peerAt(url: string, model: string): InferenceServer {
   return { name: "peer", origin: originOf(url), path, headers: {}, model, processes: () => [] };
 }
 
-/** llama-server with its defaults for all but threads and cache size. */
+/** llama-server with its defaults for all but threads, cache size and these flags. */
 export async function startLlamaServer(
   program: string,
   { modelFile, threads }: Serving,
+  flags: readonly string[] = [],
 ): Promise<InferenceServer> {
   const port = await freeOriginPort();
   const child = new Child({
@@ -91,6 +92,7 @@ export async function startLlamaServer(
       "-fa",
       "on",
       "--no-kv-unified",
+      ...flags,
     ],
     logFile: join(benchFolder, "logs/llama-server.log"),
   });

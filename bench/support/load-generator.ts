@@ -1,6 +1,7 @@
+import { setTimeout } from "node:timers/promises";
 import { ChatStream } from "./chat-stream.ts";
 import { HttpConnection, type Origin, postBytes } from "./http-connection.ts";
-import { type Summary, summarizeSamples } from "./statistics.ts";
+import { benchRandom, type Summary, summarizeSamples } from "./statistics.ts";
 
 /** A closed loop: each of `concurrency` clients sends its next request when the last has ended. */
 export interface LoadSpec {
@@ -10,6 +11,8 @@ export interface LoadSpec {
   readonly body: string;
   readonly stream: boolean;
   readonly concurrency: number;
+  /** An open loop: so many requests begin at random times, and wait where all clients are busy. */
+  readonly openRate?: number | undefined;
   readonly warmupMs: number;
   readonly durationMs: number;
   /** The expected text of every answer, as words with a space after each. */
@@ -24,7 +27,7 @@ export interface LoadResult {
   readonly failures: number;
   readonly firstFailure: string;
   readonly requestsPerSecond: number;
-  /** From the request's first byte sent to the answer's last one. */
+  /** From the request's first byte sent, in an open loop from its turn, to the answer's last one. */
   readonly latencyMs: Summary;
   /** To the first text of a stream. */
   readonly firstTextMs: Summary;
@@ -45,6 +48,8 @@ class LoadRun {
   readonly #measureTo: number;
   readonly #latencies: number[] = [];
   readonly #firstTexts: number[] = [];
+  readonly #random = benchRandom(1);
+  #nextDue = performance.now();
   #allRequests = 0;
   #failures = 0;
   #firstFailure = "";
@@ -84,12 +89,25 @@ class LoadRun {
   /** Ends with the answer that it awaits when the time is up. */
   async #client(): Promise<void> {
     const connection = new HttpConnection(this.#spec.origin);
-    while (performance.now() < this.#measureTo) await this.#exchange(connection);
+    while (performance.now() < this.#measureTo) {
+      await this.#exchange(connection, await this.#turn());
+    }
     connection.close();
   }
 
-  #exchange(connection: HttpConnection): Promise<void> {
-    const sentAt = performance.now();
+  /** The time of the client's next request. What the timer comes too late is none of the server's. */
+  async #turn(): Promise<number> {
+    const { openRate } = this.#spec;
+    if (openRate === undefined) return performance.now();
+    const due = this.#nextDue;
+    this.#nextDue += (-Math.log(1 - this.#random()) * 1000) / openRate;
+    const ms = due - performance.now();
+    if (ms <= 0) return due;
+    await setTimeout(ms);
+    return performance.now();
+  }
+
+  #exchange(connection: HttpConnection, sentAt: number): Promise<void> {
     const answer = this.#spec.stream ? new StreamedAnswer() : new WholeAnswer();
     return new Promise((resolve) => {
       connection.send(this.#request, {
