@@ -37,9 +37,7 @@ export class TokenDraw {
     if (sequence.sampled < request.minTokens) this.#forbidEnds(logits);
     const due = reasoning?.due ?? ANY_TOKEN;
     const drawn =
-      due !== ANY_TOKEN && (grammar?.allows(due) ?? true)
-        ? due
-        : this.#drawn(sequence, logits);
+      due !== ANY_TOKEN && (grammar?.allows(due) ?? true) ? due : this.#drawn(sequence, logits);
     if (drawn === STUCK) {
       this.token = this.#model.eosToken;
       this.end = ENDED_STUCK;

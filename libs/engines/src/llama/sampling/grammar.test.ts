@@ -257,7 +257,8 @@ it("grammar: what ends by itself within its tokens is not cut", () => {
 it("grammar: the way to the end is counted in the vocabulary's longest tokens", () => {
   const spelled = [...Array(256).keys()].map((byte) => Buffer.of(byte));
   const end = spelled.push(Buffer.from("<end>")) - 1;
-  for (const text of ['{"value":"', '","children":[', "]}]}", "]}"]) spelled.push(Buffer.from(text));
+  for (const text of ['{"value":"', '","children":[', "]}]}", "]}"])
+    spelled.push(Buffer.from(text));
   const flags = new Uint8Array(spelled.length);
   flags[end] = ENDS_GENERATION;
   const tokenBytes = (token: number) => spelled[token] as Buffer;
