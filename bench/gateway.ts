@@ -148,7 +148,7 @@ async function warmUp(gateway: GatewayUnderTest): Promise<void> {
 interface Targets {
   readonly without: readonly GatewayUnderTest[];
   readonly gateways: readonly GatewayUnderTest[];
-  /** Of the gateways. */
+  /** One for each gateway. */
   readonly samplers: readonly ProcessSampler[];
 }
 

@@ -11,7 +11,7 @@ export interface LoadSpec {
   readonly body: string;
   readonly stream: boolean;
   readonly concurrency: number;
-  /** An open loop: so many requests begin at random times, and wait where all clients are busy. */
+  /** An open loop: this many requests a second begin at random times; they wait for a free client. */
   readonly openRate?: number | undefined;
   readonly warmupMs: number;
   readonly durationMs: number;

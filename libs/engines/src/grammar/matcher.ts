@@ -129,7 +129,7 @@ export class GrammarMatcher {
     return found;
   }
 
-  /** Whether the text can end within so many more tokens, of a vocabulary that has all bytes. */
+  /** Whether the text can end within this many more tokens, of a vocabulary that has all bytes. */
   endsWithin(state: MatchState, tokens: number, trie: TokenTrie): boolean {
     return this.#end.after(state) <= tokens || this.#tokensToEnd(state, tokens, trie) <= tokens;
   }

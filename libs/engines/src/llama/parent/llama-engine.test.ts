@@ -219,7 +219,7 @@ describe("the llama engine on a tiny model", () => {
   it("writes whole JSON where it is asked for JSON, also of a schema without a depth", async () => {
     const kids = { type: "array", minItems: 1, items: { anyOf: [{ $ref: "#" }, { const: 0 }] } };
     const schema = JSON.stringify({ type: "object", properties: { kids }, required: ["kids"] });
-    const reasons = new Set<string>();
+    const reasons = new Set<unknown>();
     for (const format of ["json_object", { kind: "json_schema", schema }] as const) {
       for (const seed of [1, 2, 3, 4]) {
         const sampling = { temperature: 1, seed };

@@ -211,7 +211,7 @@ const TREE = {
   additionalProperties: false,
 };
 
-/** The text of at most so many tokens, of a model that wants these, each time in another order. */
+/** The text of at most this many tokens, of a model that wants these, each time in another order. */
 function within(grammar: Grammar, tokens: number, wanted: readonly string[], seed: number) {
   const random = seededRandom(seed);
   let text = "";
