@@ -32,7 +32,7 @@ export async function startByItself(how: ContainerStart, mark: string): Promise<
   const { cli, name, environment, launch } = how;
   const { directory } = launch;
   const options = { timeoutMs: START_TIMEOUT_MS, environment, directory };
-  const pipes = await OutputPipes.open(directory);
+  const pipes = OutputPipes.open();
   let copier: OutputCopier;
   try {
     const output = pipes.writeEnds;

@@ -1,7 +1,7 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, constants, mkdirSync, openSync, readSync, rmSync } from "node:fs";
-import { join, relative } from "node:path";
+import { closeSync, constants, openSync, readSync } from "node:fs";
+import { relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
 import { OUTPUT_STREAMS } from "../../records/task-directory.ts";
@@ -9,6 +9,7 @@ import { LaunchError, type TaskLaunch } from "./executor.ts";
 import { inOwnTurn } from "./own-turn.ts";
 import { freshScan, type ProcessScan } from "./process-scan.ts";
 import { COPIER_VARIABLE, signalProcess } from "./process-tree.ts";
+import { openPipe, type PipeEnds } from "./unnamed-pipe.ts";
 
 /**
  * Copies both pipes, each to its file, until their last writer closes them. After a failed write,
@@ -31,11 +32,6 @@ const LOST_MARK =
 const LEFT_MARK =
   "\n[heddle: a process of this task that could not be ended still has its output open: what it writes from here on is not kept]\n";
 
-/** The folder of a task's pipes while they are made. */
-export function pipesFolder(directory: string): string {
-  return join(directory, "pipes");
-}
-
 /** The files of a task's output. */
 type LogFiles = Pick<TaskLaunch, "root" | "stdout" | "stderr">;
 
@@ -43,7 +39,6 @@ const APPEND = constants.O_WRONLY | constants.O_CREAT | constants.O_APPEND;
 /** The longest time to copy what a task has left in its pipes. */
 const MAX_DRAIN_MS = 10_000;
 const DRAIN_POLL_MS = 50;
-const MAKE_TIMEOUT_MS = 10_000;
 /** The most bytes of one read of a pipe. */
 const MAX_READ_BYTES = 64 * 1024;
 
@@ -56,31 +51,21 @@ export class OutputPipes {
   /** The task's streams. */
   readonly writeEnds: readonly [stdout: number, stderr: number];
 
-  private constructor(ends: readonly { readonly read: number; readonly write: number }[]) {
-    const [out, err] = ends;
-    if (!out || !err) throw new Error("a task has two streams");
+  private constructor(out: PipeEnds, err: PipeEnds) {
     this.#readEnds = [out.read, err.read];
     this.writeEnds = [out.write, err.write];
   }
 
-  /** Makes them in the folder and removes their names. Rejects with a LaunchError. */
-  static async open(directory: string): Promise<OutputPipes> {
-    const folder = pipesFolder(directory);
-    const paths = OUTPUT_STREAMS.map((name) => join(folder, `${name}.pipe`));
+  /** Throws a LaunchError. */
+  static open(): OutputPipes {
+    let out: PipeEnds | undefined;
     try {
-      mkdirSync(folder, { recursive: true, mode: 0o700 });
-      for (const path of paths) rmSync(path, { force: true });
-      await makePipes(paths);
-      return new OutputPipes(paths.map(openBothEnds));
+      out = openPipe();
+      return new OutputPipes(out, openPipe());
     } catch (cause) {
-      const { message } = cause as Error;
-      throw new LaunchError(
-        "LaunchFailed",
-        `the pipes for the task's output could not be made in ${directory}: ${message.trim()}. The worker's data must lie where named pipes can be made`,
-        cause,
-      );
-    } finally {
-      for (const path of paths) rmSync(path, { force: true });
+      if (out) for (const end of [out.read, out.write]) closeSync(end);
+      const message = `the pipes for the task's output could not be made: ${(cause as Error).message}`;
+      throw new LaunchError("LaunchFailed", message, cause);
     }
   }
 
@@ -198,33 +183,6 @@ async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
   const isDone = await Promise.race([work, limit]);
   done.abort();
   return isDone;
-}
-
-function makePipes(paths: readonly string[]): Promise<void> {
-  const options = { timeout: MAKE_TIMEOUT_MS };
-  const make = () =>
-    new Promise<void>((resolve, reject) => {
-      // The task may run as another user. Only this worker reaches the folder, and the names are
-      // soon removed.
-      execFile("mkfifo", ["-m", "666", ...paths], options, (error, _stdout, stderr) => {
-        if (error) reject(new Error(stderr.trim() || error.message, { cause: error }));
-        else resolve();
-      });
-    });
-  return inOwnTurn(make);
-}
-
-/**
- * Opening one end alone would wait for the other: a third descriptor, for both, exists until both
- * are open.
- */
-function openBothEnds(path: string): { read: number; write: number } {
-  const both = openSync(path, constants.O_RDWR);
-  try {
-    return { read: openSync(path, constants.O_RDONLY), write: openSync(path, constants.O_WRONLY) };
-  } finally {
-    closeSync(both);
-  }
 }
 
 function takeFrom(readEnd: number): string {

@@ -1,6 +1,7 @@
 import { readdirSync } from "node:fs";
 import { FreshRun } from "@heddle/base/async/fresh-run";
 import { runInTurns, runToEnd, STEP_ITEMS, type Steps } from "@heddle/base/async/steps";
+import { systemClock } from "@heddle/base/clock";
 import {
   MARK_VARIABLE,
   marksOf,
@@ -10,6 +11,7 @@ import {
   USER_VARIABLE,
   userOf,
 } from "./process-tree.ts";
+import { UnmarkedProcesses } from "./unmarked-processes.ts";
 
 /** A task as its processes show it. */
 interface MarkedTask {
@@ -24,6 +26,8 @@ interface MarkedProcess {
   readonly pid: number;
   readonly mark: string;
 }
+
+const unmarked = new UnmarkedProcesses(systemClock);
 
 /** All processes of the machine as /proc shows them, with their marks and users. */
 export class ProcessScan {
@@ -44,6 +48,7 @@ export class ProcessScan {
       left = STEP_ITEMS;
       yield;
     }
+    if (withMarks) unmarked.keepOnly(scan.#all);
     return scan;
   }
 
@@ -61,9 +66,13 @@ export class ProcessScan {
     if (session !== group) add(this.#byGroup, session, entry);
     add(this.#byParent, parent, entry);
     if (!withMarks) return;
-    const user = userOf(pid);
+    const settled = unmarked.settledUser(entry);
+    const user = settled ?? userOf(pid);
     if (user !== undefined) this.#users.set(pid, user);
-    for (const [variable, mark] of marksOf(pid)) {
+    if (settled !== undefined) return;
+    const marks = marksOf(pid);
+    unmarked.note(entry, marks.size === 0 ? user : undefined);
+    for (const [variable, mark] of marks) {
       add(this.#marked, variable, { pid, mark });
       if (variable === MARK_VARIABLE) add(this.#byMark, mark, entry);
     }

@@ -128,7 +128,8 @@ function kilobytes(path: string, field: RegExp): number {
 
 function readText(path: string): string | undefined {
   try {
-    return readFileSync(path, "latin1");
+    // The one encoding that Node reads in a single call.
+    return readFileSync(path, "utf8");
   } catch {
     return undefined; // It ended meanwhile, or belongs to another user.
   }

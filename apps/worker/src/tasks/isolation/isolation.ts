@@ -18,7 +18,6 @@ import { AppError } from "@heddle/base/errors";
 import { ownHeddleFolders, registeredSecretPaths } from "@heddle/base/secret-paths";
 import type { UserRange } from "@heddle/node-agent/offer-flags";
 import type { TaskLaunch } from "../executors/executor.ts";
-import { pipesFolder } from "../executors/output-copier.ts";
 import { freshScan } from "../executors/process-scan.ts";
 import { GuardedModes } from "./guarded-modes.ts";
 import type { Confinement } from "./launch-orders.ts";
@@ -72,10 +71,7 @@ export interface Isolated {
 }
 
 /** What of a launch the isolation depends on. */
-type IsolatedLaunch = Pick<
-  TaskLaunch,
-  "jobId" | "environment" | "mounts" | "directory" | "checkpointDirectory"
->;
+type IsolatedLaunch = Pick<TaskLaunch, "jobId" | "environment" | "mounts" | "checkpointDirectory">;
 
 /** How this worker isolates its tasks. The level is that of a trial at the worker's start. */
 export class Isolation {
@@ -184,7 +180,7 @@ export class Isolation {
     return undefined;
   }
 
-  #sameUser({ mounts, directory }: IsolatedLaunch): Confinement {
+  #sameUser({ mounts }: IsolatedLaunch): Confinement {
     if (this.level === "none") return { kind: "none" };
     const { dataDirectory, checkpointRoot, programs } = this.#options;
     const { hidden = [], writable = [] } = this.#options;
@@ -206,7 +202,6 @@ export class Isolation {
       ].map(realPath),
       writable: [
         ...mounts.filter(({ isReadOnly }) => !isReadOnly).map(({ path }) => path),
-        pipesFolder(directory),
         ...temporaryFolders,
         ...writable,
       ].map(realPath),
@@ -225,7 +220,6 @@ export class Isolation {
       const isolated = await this.prepare({
         environment: {},
         mounts: [{ path: work, isReadOnly: false }],
-        directory: folder,
         jobId: "probe",
         checkpointDirectory: work,
       });

@@ -72,9 +72,10 @@ export class UserClaims {
 
   #write(claims: Claims): void {
     this.#file ??= this.#open();
-    const text = JSON.stringify(claims);
-    ftruncateSync(this.#file.descriptor);
-    writeSync(this.#file.descriptor, text, 0);
+    const text = Buffer.from(JSON.stringify(claims));
+    // Others read it once the lock is free. To empty it first would give its blocks back each time.
+    writeSync(this.#file.descriptor, text, 0, text.byteLength, 0);
+    ftruncateSync(this.#file.descriptor, text.byteLength);
   }
 
   #open() {

@@ -221,7 +221,7 @@ async function startWithOutput(
   mark: string,
   start: (output: OutputPipes["writeEnds"]) => Promise<ChildProcess>,
 ): Promise<{ child: ChildProcess; copier: OutputCopier }> {
-  const pipes = await OutputPipes.open(launch.directory);
+  const pipes = OutputPipes.open();
   try {
     const copier = await pipes.copyTo(launch, mark);
     return { child: await start(pipes.writeEnds), copier };
