@@ -55,12 +55,15 @@ async function answer(documents: Documents, call: ProbeCall): Promise<unknown> {
     const { document, content, expectedVersion } = call;
     return documents.put(document, Buffer.from(content, "base64"), { expectedVersion });
   }
-  if (call.method === "list") return documents.list(call.kind, call.owner, call.range);
-  const { kind, id, owner } = call;
-  if (call.method === "delete") return documents.delete(kind, id, owner);
-  const found = await documents.get(kind, id, owner);
+  if (call.method === "list") return documents.list(call.kind, inDefault(call.owner), call.range);
+  const { kind, id } = call;
+  const place = inDefault(call.owner);
+  if (call.method === "delete") return documents.delete(kind, id, place);
+  const found = await documents.get(kind, id, place);
   return found && Buffer.from(found.content).toString("base64");
 }
+
+const inDefault = (owner: string) => ({ owner, project: "default" });
 
 /** The documents of a master by its probe; errors are those of the port, as `CODE: MESSAGE`. */
 export class ProbedDocuments {

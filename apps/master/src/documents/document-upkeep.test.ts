@@ -14,6 +14,7 @@ import { ReplicatedDocuments } from "./replicated-documents.ts";
 /** Between two checks of all contents. */
 const SCAN_MS = 60_000;
 const OWNER = "aaaaaaaa";
+const PLACE = { owner: OWNER, project: "default" };
 const CONTENT = Buffer.from("a content");
 const DIGEST = digestOf(CONTENT);
 
@@ -43,7 +44,7 @@ async function openParts() {
 const named = (id: string) => ({ kind: "file", id, owner: OWNER }) as const;
 
 async function textOf(documents: ReplicatedDocuments, id: string): Promise<string> {
-  const found = await documents.get("file", id, OWNER);
+  const found = await documents.get("file", id, PLACE);
   return Buffer.from(found?.content ?? []).toString();
 }
 
@@ -77,10 +78,10 @@ test("upkeep: the content of a deleted document goes, one that another has stays
     nowMs += CONTENT_GRACE_MS;
     await upkeep.step();
   };
-  await documents.delete("file", "one", OWNER);
+  await documents.delete("file", "one", PLACE);
   await sweep();
   expect(await textOf(documents, "two")).toBe("a content");
-  await documents.delete("file", "two", OWNER);
+  await documents.delete("file", "two", PLACE);
   await sweep();
   expect(store.has(DIGEST)).toBe(false);
 });
@@ -100,7 +101,7 @@ test("upkeep: a damaged content is found within a day, and its loss is reported"
   expect(replicas.damaged).toBe(1);
   expect(lines.join()).toMatch(/missing on this master's disk, or damaged/);
   expect(lines.join()).not.toMatch(/documents are intact/);
-  await expect(documents.get("file", "one", OWNER)).rejects.toThrow(/on no master that answers/);
+  await expect(documents.get("file", "one", PLACE)).rejects.toThrow(/on no master that answers/);
   expect(await textOf(documents, "two")).toBe("two");
 });
 
@@ -146,16 +147,14 @@ test("documents: one that is too large, malformed or without room is refused ear
   await expect(documents.put(named("one"), CONTENT)).rejects.toMatchObject({
     code: "insufficient_storage",
   });
-  expect(() => documents.checkRoom({ owner: OWNER, project: "default" }, 1)).toThrow(
-    /the limit is 0/,
-  );
+  expect(() => documents.checkRoom(PLACE, 1)).toThrow(/the limit is 0/);
   expect(store.list().size).toBe(0);
 });
 
 test("documents: a rotated key owns what the keys before it stored", async () => {
   const { control, documents } = await openParts();
-  const key = (id: string, rotatedFrom?: string) => ({ id, rotatedFrom });
+  const key = (id: string, rotatedFrom?: string) => ({ id, rotatedFrom, project: "default" });
   control.state.keys.set("bbbbbbbb", key("bbbbbbbb", "aaaaaaaa") as never);
-  expect(documents.ownerOf(key("cccccccc", "bbbbbbbb"))).toBe("aaaaaaaa");
-  expect(documents.ownerOf(key("cccccccc"))).toBe("cccccccc");
+  expect(documents.placeOf(key("cccccccc", "bbbbbbbb")).owner).toBe("aaaaaaaa");
+  expect(documents.placeOf(key("cccccccc")).owner).toBe("cccccccc");
 });

@@ -2,8 +2,8 @@ import type { DocumentKind, DocumentRecord, NewDocument } from "@heddle/control/
 import type { ApiKeyRecord } from "@heddle/control/state";
 
 /**
- * The masters' store of documents, the same on every master. An owner sees its own documents only:
- * another's is as one that does not exist.
+ * The masters' store of documents, the same on every master. An owner sees its own documents in one
+ * project: any other is as one that does not exist.
  */
 export interface Documents {
   /**
@@ -20,22 +20,27 @@ export interface Documents {
   /** A part of a document, by its digest. */
   part(digest: string): Promise<Uint8Array>;
   /** With every change answered before the call; undefined where there is none. */
-  get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined>;
+  get(kind: DocumentKind, id: string, place: DocumentPlace): Promise<StoredDocument | undefined>;
   /** Like `get`, without the content. */
-  find(kind: DocumentKind, id: string, owner: string): Promise<DocumentRecord | undefined>;
+  find(kind: DocumentKind, id: string, place: DocumentPlace): Promise<DocumentRecord | undefined>;
   /** An owner's documents of a kind, sorted by age. */
-  list(kind: DocumentKind, owner: string, range: DocumentRange): Promise<DocumentPage>;
+  list(kind: DocumentKind, place: DocumentPlace, range: DocumentRange): Promise<DocumentPage>;
   /** Removes a document. Resolves with false where there was none. */
-  delete(kind: DocumentKind, id: string, owner: string): Promise<boolean>;
-  /** The owner of what a caller stores: the first of the keys that its key replaced by rotation. */
-  ownerOf(key: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string;
+  delete(kind: DocumentKind, id: string, place: DocumentPlace): Promise<boolean>;
+  /** Where a caller stores and reads: its owner is the first of the keys that its key replaced by rotation. */
+  placeOf(caller: DocumentCaller): DocumentPlace;
   /** Throws `insufficient_storage` or `insufficient_quota` where a new document of this many bytes would be refused now. */
   checkRoom(place: DocumentPlace, bytes: number): void;
 }
 
-/** Whose documents they are, and the project for whose storage quota a new one counts. */
+/** Whose documents they are, and the project that has them and for whose quota they count. */
 export interface DocumentPlace {
   readonly owner: string;
+  readonly project: string;
+}
+
+/** Who calls, for one project. */
+export interface DocumentCaller extends Pick<ApiKeyRecord, "id" | "rotatedFrom"> {
   readonly project: string;
 }
 

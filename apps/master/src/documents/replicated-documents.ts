@@ -9,12 +9,12 @@ import {
   MAX_DOCUMENT_BYTES,
   type NewDocument,
 } from "@heddle/control/documents/records";
-import type { ApiKeyRecord } from "@heddle/control/state";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { propose, refusalError } from "../control-plane/propose.ts";
 import type { ContentReplicas } from "./content-replicas.ts";
 import { CONTENT_GRACE_MS } from "./document-upkeep.ts";
 import type {
+  DocumentCaller,
   DocumentPage,
   DocumentPart,
   DocumentPlace,
@@ -74,29 +74,38 @@ export class ReplicatedDocuments implements Documents {
     return this.#contents.get(digest);
   }
 
-  async get(kind: DocumentKind, id: string, owner: string): Promise<StoredDocument | undefined> {
-    const record = await this.find(kind, id, owner);
+  async get(
+    kind: DocumentKind,
+    id: string,
+    place: DocumentPlace,
+  ): Promise<StoredDocument | undefined> {
+    const record = await this.find(kind, id, place);
     return record && { record, content: await this.#contents.get(record.digest) };
   }
 
-  async find(kind: DocumentKind, id: string, owner: string): Promise<DocumentRecord | undefined> {
+  async find(
+    kind: DocumentKind,
+    id: string,
+    { owner, project }: DocumentPlace,
+  ): Promise<DocumentRecord | undefined> {
     await this.#control.group?.readBarrier();
     const record = this.#control.state.documents.get(documentKey({ kind, id, owner }));
-    return record && isLive(record, Date.now()) ? record : undefined;
+    if (!record || !isLive(record, Date.now())) return undefined;
+    return isIn(project, record) ? record : undefined;
   }
 
   async list(
     kind: DocumentKind,
-    owner: string,
+    place: DocumentPlace,
     { after, limit, order, where = () => true }: DocumentRange,
   ): Promise<DocumentPage> {
-    const last = after === undefined ? undefined : await this.find(kind, after, owner);
+    const last = after === undefined ? undefined : await this.find(kind, after, place);
     if (after === undefined) await this.#control.group?.readBarrier();
     else if (!last) {
       const message = `No ${kind} has the id ${after}, so no page follows it.`;
       throw new AppError("invalid_value", message, { param: "after" });
     }
-    const list = this.#control.documents.list(owner, kind);
+    const list = this.#control.documents.list(place.owner, kind);
     const step = order === "asc" ? 1 : -1;
     const first = order === "asc" ? 0 : list.length - 1;
     const records: DocumentRecord[] = [];
@@ -104,26 +113,29 @@ export class ReplicatedDocuments implements Documents {
     for (let at = last ? list.placeOf(last) + step : first; records.length <= limit; at += step) {
       const record = list.at(at);
       if (!record) break;
-      if (isLive(record, nowMs) && where(record)) records.push(record);
+      const isSeen = isLive(record, nowMs) && isIn(place.project, record);
+      if (isSeen && where(record)) records.push(record);
     }
     return { records: records.slice(0, limit), hasMore: records.length > limit };
   }
 
-  async delete(kind: DocumentKind, id: string, owner: string): Promise<boolean> {
+  async delete(kind: DocumentKind, id: string, place: DocumentPlace): Promise<boolean> {
     this.#checkVersion();
+    if (!(await this.find(kind, id, place))) return false;
+    const { owner } = place;
     const command = { type: "document.delete", atMs: Date.now(), kind, id, owner } as const;
     const reply = await this.#control.propose(command);
     if (!reply.ok && reply.code !== "not_found") throw refusalError(reply);
     return reply.ok;
   }
 
-  ownerOf({ id, rotatedFrom }: Pick<ApiKeyRecord, "id" | "rotatedFrom">): string {
+  placeOf({ id, rotatedFrom, project }: DocumentCaller): DocumentPlace {
     let [owner, before] = [id, rotatedFrom];
     while (before !== undefined) {
       owner = before;
       before = this.#control.state.keys.get(owner)?.rotatedFrom;
     }
-    return owner;
+    return { owner, project };
   }
 
   checkRoom({ owner, project }: DocumentPlace, bytes: number): void {
@@ -164,6 +176,11 @@ export class ReplicatedDocuments implements Documents {
       "The masters store no documents yet: that begins when all of them run this build.";
     throw new AppError("unavailable", message);
   }
+}
+
+/** Records of older logs name no project: their owner alone decides. */
+function isIn(asked: string, { project = asked }: DocumentRecord): boolean {
+  return project === asked;
 }
 
 /** Contents without a record are removed after a while, so a record must not come too late. */

@@ -1,7 +1,7 @@
 import { retry } from "@heddle/base/async/retry";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import type { ApiBatch, BatchError } from "@heddle/contracts/api/inference/batches";
-import type { DocumentPart } from "../../documents/documents.ts";
+import type { DocumentPart, DocumentPlace } from "../../documents/documents.ts";
 import type { InProcessReply } from "../../http/in-process-calls.ts";
 import type { FileStore, OpenFile } from "../files/file-store.ts";
 import type { BatchCalls } from "./batch-calls.ts";
@@ -30,7 +30,7 @@ export interface BatchRunParts {
 
 /** Which batch, and the run that works on it. */
 export interface BatchRunName {
-  readonly owner: string;
+  readonly place: DocumentPlace;
   readonly id: string;
   readonly run: string;
 }
@@ -65,17 +65,17 @@ export class BatchRun {
 
   /** Reads whether a caller has cancelled the batch. */
   async checkCancelled(): Promise<void> {
-    const { owner, id, run } = this.#name;
-    const { stored } = await this.#parts.store.get(owner, id);
+    const { place, id, run } = this.#name;
+    const { stored } = await this.#parts.store.get(place, id);
     if (stored.run !== run) this.leave(taken());
     else if (stored.batch.status === "cancelling") this.#stop("cancelled");
   }
 
   /** Resolves when the batch has ended; rejects when another run has taken it, or after `leave`. */
   async work(): Promise<void> {
-    const { owner, id, run } = this.#name;
+    const { place, id, run } = this.#name;
     this.#stored = await this.#persisted(() =>
-      this.#parts.store.update(owner, id, (stored) =>
+      this.#parts.store.update(place, id, (stored) =>
         hasBatchEnded(stored.batch) ? undefined : { ...stored, run },
       ),
     );
@@ -106,7 +106,7 @@ export class BatchRun {
   async #opened(): Promise<OpenFile> {
     const { input_file_id: file } = this.#stored.batch;
     try {
-      return await this.#persisted(() => this.#parts.files.open(this.#name.owner, file));
+      return await this.#persisted(() => this.#parts.files.open(this.#name.place, file));
     } catch (thrown) {
       if (toAppError(thrown).code !== "not_found") throw thrown;
       const message = `The input file ${file} was deleted.`;
@@ -306,12 +306,11 @@ export class BatchRun {
 
   async #file(kind: "output" | "errors", parts: readonly DocumentPart[]): Promise<string | null> {
     if (parts.length === 0) return null;
-    const { id, owner } = this.#name;
-    const { outputExpiresAfterS: expiresAfterS, project } = this.#stored;
+    const { id, place } = this.#name;
+    const { outputExpiresAfterS: expiresAfterS } = this.#stored;
     const file = {
       id: `${id.replace(/^batch_/, "file-")}-${kind}`,
-      owner,
-      project,
+      ...place,
       filename: `${id}_${kind}.jsonl`,
       purpose: "batch_output" as const,
       lifetimeMs: expiresAfterS === undefined ? undefined : expiresAfterS * 1000,
@@ -328,7 +327,7 @@ export class BatchRun {
 
   /** Changes the batch while it is this run's. */
   async #update(change: (stored: StoredBatch) => StoredBatch, sinceMs?: number): Promise<void> {
-    const { owner, id, run } = this.#name;
+    const { place, id, run } = this.#name;
     const changed = (stored: StoredBatch) => {
       if (stored.run !== run) {
         this.leave(taken());
@@ -336,7 +335,7 @@ export class BatchRun {
       }
       return change(stored);
     };
-    this.#stored = await this.#parts.store.update(owner, id, changed, sinceMs);
+    this.#stored = await this.#parts.store.update(place, id, changed, sinceMs);
     if (this.#stored.batch.status === "cancelling") this.#stop("cancelled");
   }
 

@@ -8,6 +8,7 @@ import { LOGGER, MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
 import { isActiveLeader } from "../../control-plane/active-leader.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { FileStore } from "../files/file-store.ts";
 import { BatchCalls } from "./batch-calls.ts";
 import { BatchRun } from "./batch-run.ts";
@@ -126,14 +127,15 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
     return [...this.#running.values()].filter((running) => running.owner === owner).length;
   }
 
-  #start(key: string, { owner, id }: DocumentRecord): void {
+  #start(key: string, { owner, id, project: own }: DocumentRecord): void {
+    const project = own ?? this.#control.state.keys.get(owner)?.project ?? DEFAULT_PROJECT;
     const parts = {
       store: this.#store,
       files: this.#files,
       calls: this.#calls,
       maxBodyBytes: this.#maxBodyBytes,
     };
-    const run = new BatchRun(parts, { owner, id, run: randomUUID() });
+    const run = new BatchRun(parts, { place: { owner, project }, id, run: randomUUID() });
     const work = run
       .work()
       .then(() => this.#pauses.delete(key))

@@ -3,7 +3,12 @@ import type { ApiBatch, BatchesQuery, BatchPage } from "@heddle/contracts/api/in
 import { settingValue } from "@heddle/contracts/api/settings";
 import { Inject } from "@nestjs/common";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { DOCUMENTS, type DocumentPart, type Documents } from "../../documents/documents.ts";
+import {
+  DOCUMENTS,
+  type DocumentPart,
+  type DocumentPlace,
+  type Documents,
+} from "../../documents/documents.ts";
 
 /** The progress of a batch, which its callers do not see. */
 export interface BatchProgress {
@@ -44,7 +49,7 @@ const DAY_MS = 86_400_000;
 const MAX_TRIES = 8;
 const ENDED: readonly ApiBatch["status"][] = ["completed", "failed", "expired", "cancelled"];
 
-/** Batches in the masters' store. Each caller sees those of its own key and its successors. */
+/** Batches in the masters' store. A caller sees those of its key and its successors in its project. */
 export class BatchStore {
   readonly #documents: Documents;
   readonly #control: ControlPlane;
@@ -57,23 +62,23 @@ export class BatchStore {
     this.#control = control;
   }
 
-  async create(owner: string, stored: StoredBatch): Promise<void> {
-    await this.#put(owner, stored, 0, performance.now());
+  async create(place: DocumentPlace, stored: StoredBatch): Promise<void> {
+    await this.#put(place, stored, 0, performance.now());
   }
 
   /** Throws `not_found` where the owner has no such batch. */
-  async get(owner: string, id: string): Promise<KeptBatch> {
-    const found = isId(id) ? await this.#documents.get("batch", id, owner) : undefined;
+  async get(place: DocumentPlace, id: string): Promise<KeptBatch> {
+    const found = isId(id) ? await this.#documents.get("batch", id, place) : undefined;
     if (!found) throw notFound(id);
     const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredBatch;
     return { stored, version: found.record.version };
   }
 
-  async list(owner: string, query: BatchesQuery): Promise<BatchPage> {
+  async list(place: DocumentPlace, query: BatchesQuery): Promise<BatchPage> {
     const range = { ...query, order: "desc" } as const;
-    const { records, hasMore } = await this.#documents.list("batch", owner, range);
+    const { records, hasMore } = await this.#documents.list("batch", place, range);
     const data: ApiBatch[] = [];
-    for (const { id } of records) data.push((await this.get(owner, id)).stored.batch);
+    for (const { id } of records) data.push((await this.get(place, id)).stored.batch);
     return {
       object: "list",
       data,
@@ -88,17 +93,17 @@ export class BatchStore {
    * leave it; `sinceMs` is when the first new part was stored.
    */
   async update(
-    owner: string,
+    place: DocumentPlace,
     id: string,
     change: (stored: StoredBatch) => StoredBatch | undefined,
     sinceMs = performance.now(),
   ): Promise<StoredBatch> {
     for (let tries = 1; ; tries++) {
-      const { stored, version } = await this.get(owner, id);
+      const { stored, version } = await this.get(place, id);
       const changed = change(stored);
       if (!changed) return stored;
       try {
-        await this.#put(owner, changed, version, sinceMs);
+        await this.#put(place, changed, version, sinceMs);
         return changed;
       } catch (thrown) {
         const isTaken = toAppError(thrown).code === "precondition_failed";
@@ -108,7 +113,7 @@ export class BatchStore {
   }
 
   /** A batch that has ended is kept for some days; a running one until it has ended. */
-  async #put(owner: string, stored: StoredBatch, expectedVersion: number, sinceMs: number) {
+  async #put(place: DocumentPlace, stored: StoredBatch, expectedVersion: number, sinceMs: number) {
     const { batch, progress, isEnding } = stored;
     const all = [...progress.output, ...progress.errors];
     const parts = isEnding ? all.map((part) => ({ ...part, bytes: 0 })) : all;
@@ -119,8 +124,7 @@ export class BatchStore {
       {
         kind: "batch",
         id: batch.id,
-        owner,
-        project: stored.project,
+        ...place,
         metadata: isOpen ? { state } : {},
         expiresAtMs: isOpen ? undefined : Date.now() + days * DAY_MS,
       },

@@ -7,6 +7,7 @@ import {
   windowMs,
 } from "@heddle/contracts/api/inference/batches";
 import { Controller, Inject, Param, Query, Req } from "@nestjs/common";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { type Caller, requestCaller } from "../../http/identity/caller.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
@@ -29,8 +30,8 @@ export class BatchesController {
   async create(@Req() request: CallerRequest): Promise<ApiBatch> {
     const asked = bodyOf(batchOperations.create, request);
     refuseUser(requestCaller(request));
-    const owner = this.#files.ownerOf(request.caller);
-    await this.#checkInput(owner, asked.input_file_id);
+    const place = this.#files.placeOf(requestCaller(request));
+    await this.#checkInput(place, asked.input_file_id);
     const nowMs = Date.now();
     const batch: ApiBatch = {
       id: `batch_${uniqueSuffix()}`,
@@ -54,10 +55,10 @@ export class BatchesController {
       request_counts: { total: 0, completed: 0, failed: 0 },
       metadata: asked.metadata ?? null,
     };
-    await this.#batches.create(owner, {
+    await this.#batches.create(place, {
       batch,
       key: request.caller?.id ?? "",
-      project: request.caller?.project,
+      project: place.project,
       outputExpiresAfterS: asked.output_expires_after?.seconds,
       run: undefined,
       progress: NO_PROGRESS,
@@ -67,18 +68,18 @@ export class BatchesController {
 
   @Serves(batchOperations.list)
   list(@Req() request: CallerRequest, @Query() query: BatchesQuery): Promise<BatchPage> {
-    return this.#batches.list(this.#files.ownerOf(request.caller), query);
+    return this.#batches.list(this.#files.placeOf(requestCaller(request)), query);
   }
 
   @Serves(batchOperations.retrieve)
   async retrieve(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiBatch> {
-    return (await this.#batches.get(this.#files.ownerOf(request.caller), id)).stored.batch;
+    return (await this.#batches.get(this.#files.placeOf(requestCaller(request)), id)).stored.batch;
   }
 
   @Serves(batchOperations.cancel)
   async cancel(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiBatch> {
-    const owner = this.#files.ownerOf(request.caller);
-    const { batch } = await this.#batches.update(owner, id, (stored) => {
+    const place = this.#files.placeOf(requestCaller(request));
+    const { batch } = await this.#batches.update(place, id, (stored) => {
       const { status, cancelling_at } = stored.batch;
       if (hasBatchEnded(stored.batch)) {
         throw new AppError("conflict", `The batch '${id}' has ended: it is ${status}.`);
@@ -90,9 +91,9 @@ export class BatchesController {
     return batch;
   }
 
-  async #checkInput(owner: string, id: string): Promise<void> {
+  async #checkInput(place: DocumentPlace, id: string): Promise<void> {
     const param = "input_file_id";
-    const file = await this.#files.find(owner, id);
+    const file = await this.#files.find(place, id);
     if (!file) {
       const message = `Invalid value for '${param}': no file has the id '${id}'.`;
       throw new AppError("invalid_value", message, { param });

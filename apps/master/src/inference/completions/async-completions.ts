@@ -26,7 +26,7 @@ import { type PreparedCompletion, TextCompletions } from "./text-completions.ts"
 const POLL_S = "1";
 
 interface Running extends DetachedRun {
-  readonly owner: string;
+  readonly place: DocumentPlace;
   readonly begun: StoredCompletion;
   readonly version: number;
   /** As it ended. */
@@ -34,7 +34,8 @@ interface Running extends DetachedRun {
   readonly resolve: (ended: StoredCompletion) => void;
 }
 
-interface CompletionName extends DocumentPlace {
+interface CompletionName {
+  readonly place: DocumentPlace;
   readonly id: string;
   /** A hash of the request. */
   readonly request: string;
@@ -79,18 +80,17 @@ export class AsyncCompletions implements OnApplicationShutdown {
       const message = "Invalid value for 'stream': an answer that is polled has no stream.";
       throw new AppError("invalid_value", message, { param: "stream" });
     }
-    const owner = this.#store.ownerOf(http.caller);
+    const place = this.#store.placeOf(requestCaller(http));
     const key = idempotencyKeyOf(http);
-    const id = key === undefined ? `cmpl-${uniqueSuffix()}` : idUnder(owner, key);
+    const id = key === undefined ? `cmpl-${uniqueSuffix()}` : idUnder(place, key);
     const request = createHash("sha256").update(canonicalJson(body)).digest("hex");
-    const known = key === undefined ? undefined : await this.#store.find(owner, id);
+    const known = key === undefined ? undefined : await this.#store.find(place, id);
     if (known) return replay(reply, known, request);
     try {
-      const { project } = requestCaller(http);
-      await this.#start(http, reply, { owner, project, id, request });
+      await this.#start(http, reply, { place, id, request });
     } catch (thrown) {
       const isTaken = toAppError(thrown).code === "precondition_failed";
-      const first = isTaken ? await this.#store.find(owner, id) : undefined;
+      const first = isTaken ? await this.#store.find(place, id) : undefined;
       if (!first) throw thrown;
       await replay(reply, first, request);
     }
@@ -98,27 +98,27 @@ export class AsyncCompletions implements OnApplicationShutdown {
 
   /** One of this key as it is now. */
   async retrieve(http: CallerRequest, id: string): Promise<AsyncCompletion> {
-    const { stored } = await this.#store.get(this.#store.ownerOf(http.caller), id);
+    const { stored } = await this.#store.get(this.#store.placeOf(requestCaller(http)), id);
     return completionView(stored);
   }
 
   /** Cancels one that runs, on any master; deletes one that has ended. */
   async cancel(http: CallerRequest, id: string): Promise<AsyncCompletion> {
-    const owner = this.#store.ownerOf(http.caller);
-    const { stored, version } = await this.#store.get(owner, id);
+    const place = this.#store.placeOf(requestCaller(http));
+    const { stored, version } = await this.#store.get(place, id);
     if (stored.status !== "in_progress") {
-      await this.#store.delete(owner, id);
+      await this.#store.delete(place, id);
       return completionView(stored);
     }
     const running = this.#running.get(id);
-    if (running?.owner === owner) {
+    if (running) {
       running.abort.abort(this.#running.cancelled());
       return completionView(await running.ended);
     }
     const ended = { ...stored, status: "cancelled" as const };
     return savedOrNewer(
       async () => {
-        await this.#store.save(owner, ended, version);
+        await this.#store.save(place, ended, version);
         return completionView(ended);
       },
       () => this.retrieve(http, id),
@@ -148,7 +148,7 @@ export class AsyncCompletions implements OnApplicationShutdown {
   async #begin(
     { call, model }: PreparedCompletion,
     abort: AbortController,
-    { owner, project, id, request }: CompletionName,
+    { place, id, request }: CompletionName,
   ): Promise<Running> {
     const begun: StoredCompletion = {
       id,
@@ -162,9 +162,9 @@ export class AsyncCompletions implements OnApplicationShutdown {
     const isFirst = !this.#store.running.has(id);
     this.#store.running.add(id);
     try {
-      const version = await this.#store.save(owner, begun, 0, project);
+      const version = await this.#store.save(place, begun, 0);
       const { promise: ended, resolve } = Promise.withResolvers<StoredCompletion>();
-      const running = { owner, abort, begun, version, ended, resolve, isEnding: false };
+      const running = { place, abort, begun, version, ended, resolve, isEnding: false };
       this.#running.add(id, running);
       return running;
     } catch (thrown) {
@@ -181,10 +181,10 @@ export class AsyncCompletions implements OnApplicationShutdown {
     end: Pick<StoredCompletion, "status" | "answer" | "error">,
   ): Promise<void> {
     running.isEnding = true;
-    const { owner, begun, version } = running;
+    const { place, begun, version } = running;
     let ended: StoredCompletion = { ...begun, ...end };
     try {
-      await this.#store.save(owner, ended, version);
+      await this.#store.save(place, ended, version);
     } catch (thrown) {
       const error = toAppError(thrown);
       ended = { ...begun, ...failed(error) };

@@ -4,7 +4,7 @@ import type { AsyncCompletion, CompletionAnswer } from "@heddle/contracts/api/co
 import { Inject } from "@nestjs/common";
 import { MASTER_CONFIG } from "../../config/config.module.ts";
 import type { MasterConfig } from "../../config/config.ts";
-import { DOCUMENTS, type Documents } from "../../documents/documents.ts";
+import { DOCUMENTS, type DocumentPlace, type Documents } from "../../documents/documents.ts";
 import type { Caller } from "../../http/identity/caller.ts";
 
 /** How long one is kept, and with it the name that its `Idempotency-Key` gave it. */
@@ -51,25 +51,22 @@ export class CompletionStore {
     this.#deadlineMs = config.deadlineMs;
   }
 
-  ownerOf(key: Caller | null): string {
-    if (!key) throw new Error("no call gets here without a key");
-    return this.#documents.ownerOf(key);
+  placeOf(caller: Caller): DocumentPlace {
+    return this.#documents.placeOf(caller);
   }
 
-  /** Stores it, a new one in the project; resolves with its version. */
+  /** Stores it; resolves with its version. */
   async save(
-    owner: string,
+    place: DocumentPlace,
     stored: StoredCompletion,
     expectedVersion: number,
-    project?: string,
   ): Promise<number> {
     const isRunning = stored.status === "in_progress";
     const { version } = await this.#documents.put(
       {
         kind: "completion",
         id: stored.id,
-        owner,
-        project,
+        ...place,
         expiresAtMs: stored.created * 1000 + KEPT_MS,
         metadata: isRunning ? { master: this.#masterId, life: this.#life } : {},
       },
@@ -80,11 +77,11 @@ export class CompletionStore {
   }
 
   /** The completion, if the owner has it. One whose master is lost has failed. */
-  async find(owner: string, id: string): Promise<KeptCompletion | undefined> {
+  async find(place: DocumentPlace, id: string): Promise<KeptCompletion | undefined> {
     if (!/^[A-Za-z0-9_-]{1,128}$/.test(id)) return undefined;
     // One that ends during the read runs no more after it.
     const isRunning = this.running.has(id);
-    const found = await this.#documents.get("completion", id, owner);
+    const found = await this.#documents.get("completion", id, place);
     if (!found) return undefined;
     const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredCompletion;
     const { version, metadata = {} } = found.record;
@@ -94,15 +91,15 @@ export class CompletionStore {
   }
 
   /** Throws `not_found` where the owner has no such completion. */
-  async get(owner: string, id: string): Promise<KeptCompletion> {
-    const kept = await this.find(owner, id);
+  async get(place: DocumentPlace, id: string): Promise<KeptCompletion> {
+    const kept = await this.find(place, id);
     if (kept) return kept;
     const shown = id.slice(0, MAX_ID_CHARS);
     throw new AppError("not_found", `No asynchronous completion has the id '${shown}'.`);
   }
 
-  async delete(owner: string, id: string): Promise<void> {
-    await this.#documents.delete("completion", id, owner);
+  async delete(place: DocumentPlace, id: string): Promise<void> {
+    await this.#documents.delete("completion", id, place);
   }
 
   /** Whether a completion is lost that did not run here when its record was read. */
@@ -123,8 +120,8 @@ const LOST = {
 };
 
 /** The id under an `Idempotency-Key`, the same for each retry. */
-export function idUnder(owner: string, key: string): string {
-  const hash = createHash("sha256").update(`${owner}\n${key}`).digest("hex");
+export function idUnder({ owner, project }: DocumentPlace, key: string): string {
+  const hash = createHash("sha256").update(`${owner}\n${project}\n${key}`).digest("hex");
   return `cmpl-${hash.slice(0, 32)}`;
 }
 

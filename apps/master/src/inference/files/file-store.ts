@@ -16,11 +16,8 @@ interface StoredFile {
 }
 
 /** What a file is created of. */
-export interface NewFile {
+export interface NewFile extends DocumentPlace {
   readonly id: string;
-  readonly owner: string;
-  /** Whose storage quota it counts for; that of its owner's key if absent. */
-  readonly project: string | undefined;
   readonly filename: string;
   readonly purpose: ApiFile["purpose"];
   readonly lifetimeMs?: number | undefined;
@@ -33,7 +30,7 @@ export interface OpenFile {
   read(offset: number, maxBytes: number): AsyncGenerator<Uint8Array, void>;
 }
 
-/** Files in the masters' store. Each caller sees those of its own key and its successors. */
+/** Files in the masters' store. A caller sees those of its key and its successors in its project. */
 export class FileStore {
   readonly #documents: Documents;
 
@@ -41,9 +38,8 @@ export class FileStore {
     this.#documents = documents;
   }
 
-  ownerOf(key: Caller | null): string {
-    if (!key) throw new Error("no call gets here without a key");
-    return this.#documents.ownerOf(key);
+  placeOf(caller: Caller): DocumentPlace {
+    return this.#documents.placeOf(caller);
   }
 
   /** Throws `insufficient_storage` or `insufficient_quota` where this many bytes do not fit. */
@@ -82,10 +78,10 @@ export class FileStore {
     return viewOf(record);
   }
 
-  async list(owner: string, { purpose, ...range }: FilesQuery): Promise<FilePage> {
+  async list(place: DocumentPlace, { purpose, ...range }: FilesQuery): Promise<FilePage> {
     const where = ({ metadata }: DocumentRecord) =>
       purpose === undefined || metadata?.["purpose"] === purpose;
-    const { records, hasMore } = await this.#documents.list("file", owner, { ...range, where });
+    const { records, hasMore } = await this.#documents.list("file", place, { ...range, where });
     const data = records.map(viewOf);
     return {
       object: "list",
@@ -97,21 +93,21 @@ export class FileStore {
   }
 
   /** Undefined where the owner has no such file. */
-  async find(owner: string, id: string): Promise<ApiFile | undefined> {
-    const record = isId(id) ? await this.#documents.find("file", id, owner) : undefined;
+  async find(place: DocumentPlace, id: string): Promise<ApiFile | undefined> {
+    const record = isId(id) ? await this.#documents.find("file", id, place) : undefined;
     return record && viewOf(record);
   }
 
   /** Throws `not_found` where the owner has no such file. */
-  async get(owner: string, id: string): Promise<ApiFile> {
-    const file = await this.find(owner, id);
+  async get(place: DocumentPlace, id: string): Promise<ApiFile> {
+    const file = await this.find(place, id);
     if (file) return file;
     throw notFound(id);
   }
 
   /** Throws `not_found` where the owner has no such file. */
-  async open(owner: string, id: string): Promise<OpenFile> {
-    const found = isId(id) ? await this.#documents.get("file", id, owner) : undefined;
+  async open(place: DocumentPlace, id: string): Promise<OpenFile> {
+    const found = isId(id) ? await this.#documents.get("file", id, place) : undefined;
     if (!found) throw notFound(id);
     const { parts } = JSON.parse(Buffer.from(found.content).toString()) as StoredFile;
     return {
@@ -121,8 +117,8 @@ export class FileStore {
   }
 
   /** Throws `not_found` where the owner has no such file. */
-  async delete(owner: string, id: string): Promise<void> {
-    const isKnown = isId(id) && (await this.#documents.delete("file", id, owner));
+  async delete(place: DocumentPlace, id: string): Promise<void> {
+    const isKnown = isId(id) && (await this.#documents.delete("file", id, place));
     if (!isKnown) throw notFound(id);
   }
 

@@ -39,8 +39,7 @@ export class FileUploads {
       const message = "Send the file as a form: `Content-Type: multipart/form-data`.";
       throw new AppError("unsupported_media_type", message);
     }
-    const { project } = requestCaller(request);
-    const place = { owner: this.#files.ownerOf(request.caller), project };
+    const place = this.#files.placeOf(requestCaller(request));
     const maxBytes = settingValue(this.#control.state.settings, "file_mib") * 2 ** 20;
     this.#running++;
     try {

@@ -8,6 +8,7 @@ import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { byteRange } from "../../task-output/byte-range.ts";
 import { FileStore } from "./file-store.ts";
@@ -33,17 +34,17 @@ export class FilesController {
 
   @Serves(fileOperations.list)
   list(@Req() request: CallerRequest, @Query() query: FilesQuery): Promise<FilePage> {
-    return this.#files.list(this.#files.ownerOf(request.caller), query);
+    return this.#files.list(this.#files.placeOf(requestCaller(request)), query);
   }
 
   @Serves(fileOperations.retrieve)
   retrieve(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiFile> {
-    return this.#files.get(this.#files.ownerOf(request.caller), id);
+    return this.#files.get(this.#files.placeOf(requestCaller(request)), id);
   }
 
   @Serves(fileOperations.delete)
   async delete(@Req() request: CallerRequest, @Param("id") id: string) {
-    await this.#files.delete(this.#files.ownerOf(request.caller), id);
+    await this.#files.delete(this.#files.placeOf(requestCaller(request)), id);
     return { id, object: "file" as const, deleted: true as const };
   }
 
@@ -53,7 +54,7 @@ export class FilesController {
     @Res() reply: FastifyReply,
     @Param("id") id: string,
   ): Promise<void> {
-    const { file, read } = await this.#files.open(this.#files.ownerOf(request.caller), id);
+    const { file, read } = await this.#files.open(this.#files.placeOf(requestCaller(request)), id);
     reply.headers({ "accept-ranges": "bytes", "cache-control": "private, no-transform" });
     const range = byteRange(request.headers.range, file.bytes);
     if (range === "unsatisfiable") {

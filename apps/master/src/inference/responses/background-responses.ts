@@ -5,6 +5,7 @@ import { Inject, type OnApplicationShutdown } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { LOGGER } from "../../config/config.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { type DetachedRun, DetachedRuns, savedOrNewer } from "../detached-runs.ts";
 import { InferenceCalls } from "../inference-calls.ts";
@@ -144,17 +145,24 @@ export class BackgroundResponses implements OnApplicationShutdown {
     await this.#streams.send(http, reply, source, { isPadded, headers: prepared.headers });
   }
 
-  /** The response, while it runs here. */
-  find(id: string, owner: string): RunningResponse | undefined {
+  /** The response, while it runs here; another master that asks has checked the project. */
+  find(
+    id: string,
+    { owner, project }: Pick<DocumentPlace, "owner"> & Partial<DocumentPlace>,
+  ): RunningResponse | undefined {
     const running = this.#running.get(id);
-    return running?.prepared.owner === owner ? running : undefined;
+    const { place } = running?.prepared ?? {};
+    if (place?.owner !== owner || (project !== undefined && place.project !== project)) {
+      return undefined;
+    }
+    return running;
   }
 
   /** Cancels a response, wherever it runs; one that has ended stays as it is. */
-  async cancel(owner: string, { stored, version }: KeptResponse): Promise<StoredResponse> {
+  async cancel(place: DocumentPlace, { stored, version }: KeptResponse): Promise<StoredResponse> {
     if (stored.outcome) return stored;
     const { id } = stored.head;
-    const running = this.find(id, owner);
+    const running = this.find(id, place);
     if (running) {
       running.abort.abort(this.#running.cancelled());
       await running.ended.promise;
@@ -164,10 +172,10 @@ export class BackgroundResponses implements OnApplicationShutdown {
     const ended = { ...stored, outcome };
     return savedOrNewer(
       async () => {
-        await this.#store.save(owner, ended, version);
+        await this.#store.save(place, ended, version);
         return ended;
       },
-      async () => (await this.#store.get(owner, id)).stored,
+      async () => (await this.#store.get(place, id)).stored,
     );
   }
 
@@ -178,11 +186,11 @@ export class BackgroundResponses implements OnApplicationShutdown {
     abort: AbortController,
   ): Promise<RunningResponse> {
     const prepared = await this.#generation.prepare(http, reply, request, abort);
-    const { owner, project, head, input } = prepared;
+    const { place, head, input } = prepared;
     this.#store.running.add(head.id);
     try {
       const begun = { head, input, hasBegun: false, pieces: [] };
-      const version = await this.#store.save(owner, begun, 0, project);
+      const version = await this.#store.save(place, begun, 0);
       const running = new RunningResponse(prepared, abort, version);
       this.#running.add(head.id, running);
       return running;
@@ -227,12 +235,12 @@ export class BackgroundResponses implements OnApplicationShutdown {
   /** The outcome that another master stored, or why there is none. */
   async #unstored(running: RunningResponse, error: AppError): Promise<Outcome> {
     const { id } = running.head;
-    const { owner, call } = running.prepared;
+    const { place, call } = running.prepared;
     if (error.code !== "precondition_failed") {
       this.#log.warn({ id, error }, "the end of a response could not be stored");
       return failureOutcome(error, call.usage);
     }
-    const kept = await this.#store.find(owner, id).catch(() => undefined);
+    const kept = await this.#store.find(place, id).catch(() => undefined);
     return kept?.stored.outcome ?? failureOutcome(this.#running.cancelled(), call.usage);
   }
 }

@@ -25,31 +25,31 @@ export class ConversationStore {
     this.#documents = documents;
   }
 
-  async create({ owner, project }: DocumentPlace, conversation: StoredConversation): Promise<void> {
-    await this.#put(owner, conversation, 0, project);
+  async create(place: DocumentPlace, conversation: StoredConversation): Promise<void> {
+    await this.#put(place, conversation, 0);
   }
 
   /** Throws `not_found` where the owner has no such conversation. */
-  async get(owner: string, id: string): Promise<StoredConversation> {
-    return (await this.#find(owner, id)).conversation;
+  async get(place: DocumentPlace, id: string): Promise<StoredConversation> {
+    return (await this.#find(place, id)).conversation;
   }
 
-  async delete(owner: string, id: string): Promise<void> {
-    const isKnown = isId(id) && (await this.#documents.delete("conversation", id, owner));
+  async delete(place: DocumentPlace, id: string): Promise<void> {
+    const isKnown = isId(id) && (await this.#documents.delete("conversation", id, place));
     if (!isKnown) throw notFound(id);
   }
 
   /** Changes the conversation as it is now, whatever others change meanwhile. */
   async update(
-    owner: string,
+    place: DocumentPlace,
     id: string,
     change: (conversation: StoredConversation) => StoredConversation,
   ): Promise<StoredConversation> {
     for (let tries = 1; ; tries++) {
-      const { conversation, version } = await this.#find(owner, id);
+      const { conversation, version } = await this.#find(place, id);
       const changed = change(conversation);
       try {
-        await this.#put(owner, changed, version);
+        await this.#put(place, changed, version);
         return changed;
       } catch (thrown) {
         const isTaken = toAppError(thrown).code === "precondition_failed";
@@ -58,32 +58,31 @@ export class ConversationStore {
     }
   }
 
-  append(owner: string, id: string, items: readonly ResponseItem[]): Promise<StoredConversation> {
-    return this.update(owner, id, (conversation) => {
+  append(
+    place: DocumentPlace,
+    id: string,
+    items: readonly ResponseItem[],
+  ): Promise<StoredConversation> {
+    return this.update(place, id, (conversation) => {
       return { ...conversation, items: [...conversation.items, ...items] };
     });
   }
 
-  async #find(owner: string, id: string) {
-    const found = isId(id) && (await this.#documents.get("conversation", id, owner));
+  async #find(place: DocumentPlace, id: string) {
+    const found = isId(id) && (await this.#documents.get("conversation", id, place));
     if (!found) throw notFound(id);
     const conversation = JSON.parse(Buffer.from(found.content).toString()) as StoredConversation;
     return { conversation, version: found.record.version };
   }
 
-  async #put(
-    owner: string,
-    conversation: StoredConversation,
-    expectedVersion: number,
-    project?: string,
-  ) {
+  async #put(place: DocumentPlace, conversation: StoredConversation, expectedVersion: number) {
     const { id, items } = conversation;
     const content = Buffer.from(JSON.stringify(conversation));
     if (items.length > MAX_ITEMS || content.byteLength > MAX_BYTES) {
       const message = `A conversation has at most ${MAX_ITEMS} items and ${MAX_BYTES} bytes. Delete items of '${id}', or begin another.`;
       throw new AppError("invalid_value", message, { param: "conversation" });
     }
-    const document = { kind: "conversation", id, owner, project } as const;
+    const document = { kind: "conversation", id, ...place } as const;
     await this.#documents.put(document, content, { expectedVersion });
   }
 }

@@ -7,6 +7,7 @@ import type { GivenItem, ItemList, ResponseItem } from "@heddle/contracts/api/re
 import type { ItemsQuery } from "@heddle/contracts/api/responses/operations";
 import { checkItemTypes } from "@heddle/contracts/api/responses/request";
 import { Controller, Inject, Param, Query, Req } from "@nestjs/common";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
@@ -43,27 +44,26 @@ export class ConversationsController {
       metadata: metadata ?? {},
       items: withIds(items ?? []),
     };
-    const { project } = requestCaller(request);
-    await this.#conversations.create({ owner: this.#ownerOf(request), project }, conversation);
+    await this.#conversations.create(this.#placeOf(request), conversation);
     return shown(conversation);
   }
 
   @Serves(conversationOperations.retrieve)
   async retrieve(@Req() request: CallerRequest, @Param("id") id: string): Promise<Conversation> {
-    return shown(await this.#conversations.get(this.#ownerOf(request), id));
+    return shown(await this.#conversations.get(this.#placeOf(request), id));
   }
 
   @Serves(conversationOperations.update)
   async update(@Req() request: CallerRequest, @Param("id") id: string): Promise<Conversation> {
     const { metadata } = bodyOf(conversationOperations.update, request);
-    const owner = this.#ownerOf(request);
+    const place = this.#placeOf(request);
     const change = (known: StoredConversation) => ({ ...known, metadata: metadata ?? {} });
-    return shown(await this.#conversations.update(owner, id, change));
+    return shown(await this.#conversations.update(place, id, change));
   }
 
   @Serves(conversationOperations.delete)
   async delete(@Req() request: CallerRequest, @Param("id") id: string) {
-    await this.#conversations.delete(this.#ownerOf(request), id);
+    await this.#conversations.delete(this.#placeOf(request), id);
     return { id, object: "conversation.deleted" as const, deleted: true as const };
   }
 
@@ -71,7 +71,7 @@ export class ConversationsController {
   async addItems(@Req() request: CallerRequest, @Param("id") id: string): Promise<ItemList> {
     checkGiven(request);
     const added = withIds(bodyOf(conversationOperations.addItems, request).items);
-    await this.#conversations.append(this.#ownerOf(request), id, added);
+    await this.#conversations.append(this.#placeOf(request), id, added);
     return itemPage(added, { limit: added.length, order: "asc" });
   }
 
@@ -81,7 +81,7 @@ export class ConversationsController {
     @Param("id") id: string,
     @Query() query: ItemsQuery,
   ): Promise<ItemList> {
-    const { items } = await this.#conversations.get(this.#ownerOf(request), id);
+    const { items } = await this.#conversations.get(this.#placeOf(request), id);
     return itemPage(items, query);
   }
 
@@ -91,7 +91,7 @@ export class ConversationsController {
     @Param("id") id: string,
     @Param("item") itemId: string,
   ): Promise<ResponseItem> {
-    const { items } = await this.#conversations.get(this.#ownerOf(request), id);
+    const { items } = await this.#conversations.get(this.#placeOf(request), id);
     const found = items.find((item) => item.id === itemId);
     if (!found) throw noItem(id);
     return found;
@@ -108,11 +108,11 @@ export class ConversationsController {
       if (items.length === known.items.length) throw noItem(id);
       return { ...known, items };
     };
-    return shown(await this.#conversations.update(this.#ownerOf(request), id, change));
+    return shown(await this.#conversations.update(this.#placeOf(request), id, change));
   }
 
-  #ownerOf({ caller }: CallerRequest): string {
-    return this.#responses.ownerOf(caller);
+  #placeOf(request: CallerRequest): DocumentPlace {
+    return this.#responses.placeOf(requestCaller(request));
   }
 }
 

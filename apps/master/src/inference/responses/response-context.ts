@@ -2,6 +2,7 @@ import { AppError } from "@heddle/base/errors";
 import type { GivenItem, ResponseItem } from "@heddle/contracts/api/responses/items";
 import { itemsOf, type TokenCountRequest } from "@heddle/contracts/api/responses/request";
 import { Inject } from "@nestjs/common";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import { checkCallIds, itemsWithIds } from "./chat-of-response.ts";
 import { ConversationStore } from "./conversation-store.ts";
 import {
@@ -55,10 +56,10 @@ export class ResponseContext {
     this.#conversations = conversations;
   }
 
-  async itemsOf(owner: string, request: Asked, suffix: string): Promise<RequestItems> {
+  async itemsOf(place: DocumentPlace, request: Asked, suffix: string): Promise<RequestItems> {
     const chars = new StoredChars();
-    const before = await this.#before(owner, request, chars);
-    const own = await this.#own(owner, itemsOf(request.input), suffix, chars);
+    const before = await this.#before(place, request, chars);
+    const own = await this.#own(place, itemsOf(request.input), suffix, chars);
     const all = [...before, ...own];
     if (all.length > MAX_ITEMS) throw tooLong("input");
     checkCallIds(all, own.length);
@@ -66,21 +67,24 @@ export class ResponseContext {
   }
 
   /** The items that a response was asked with: its own, behind those of its chain that are still stored. */
-  async inputOf(owner: string, { head, input }: StoredResponse): Promise<readonly ResponseItem[]> {
-    const find = async (id: string) => (await this.#responses.find(owner, id))?.stored;
+  async inputOf(
+    place: DocumentPlace,
+    { head, input }: StoredResponse,
+  ): Promise<readonly ResponseItem[]> {
+    const find = async (id: string) => (await this.#responses.find(place, id))?.stored;
     return [...(await this.#chain(head.previous_response_id, new StoredChars(), find)), ...input];
   }
 
   async #before(
-    owner: string,
+    place: DocumentPlace,
     { previous_response_id, conversation }: Asked,
     chars: StoredChars,
   ): Promise<readonly ResponseItem[]> {
     if (previous_response_id != null) {
-      return this.#chain(previous_response_id, chars, (id) => this.#link(owner, id));
+      return this.#chain(previous_response_id, chars, (id) => this.#link(place, id));
     }
     if (conversation == null) return [];
-    const { items } = await this.#conversations.get(owner, conversationId(conversation));
+    const { items } = await this.#conversations.get(place, conversationId(conversation));
     chars.add(items, "conversation");
     return items;
   }
@@ -104,9 +108,9 @@ export class ResponseContext {
     return links.reverse().flat();
   }
 
-  async #link(owner: string, id: string): Promise<StoredResponse> {
+  async #link(place: DocumentPlace, id: string): Promise<StoredResponse> {
     const param = "previous_response_id";
-    const kept = await this.#responses.find(owner, id);
+    const kept = await this.#responses.find(place, id);
     if (!kept) {
       const message = `Previous response with id '${id}' not found.`;
       throw new AppError("previous_response_not_found", message, { param });
@@ -117,12 +121,12 @@ export class ResponseContext {
   }
 
   async #own(
-    owner: string,
+    place: DocumentPlace,
     given: readonly GivenItem[],
     suffix: string,
     chars: StoredChars,
   ): Promise<readonly ResponseItem[]> {
-    const stored = new StoredItems(given, (id) => this.#responses.find(owner, id));
+    const stored = new StoredItems(given, (id) => this.#responses.find(place, id));
     const groups: (readonly ResponseItem[])[] = [];
     for (const [at, item] of given.entries()) {
       if (item.type !== "item_reference") {

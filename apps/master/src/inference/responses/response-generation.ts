@@ -7,6 +7,7 @@ import {
 import type { FinishReason, ReasoningStyle } from "@heddle/contracts/engine";
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { parseJsonBody } from "../../http/json-body.ts";
@@ -29,8 +30,7 @@ import { promptRoom, truncated } from "./truncation.ts";
 
 /** A response whose key permits it. */
 export interface PreparedResponse extends PermittedCall {
-  readonly owner: string;
-  readonly project: string;
+  readonly place: DocumentPlace;
   readonly request: ResponseRequest;
   /** With all that it continues from. */
   readonly items: readonly ResponseItem[];
@@ -76,16 +76,15 @@ export class ResponseGeneration {
     abort: AbortController,
   ): Promise<PreparedResponse> {
     const model = this.#calls.resolve(http, request.model);
-    const { project } = requestCaller(http);
-    const owner = this.#responses.ownerOf(http.caller);
+    const place = this.#responses.placeOf(requestCaller(http));
     const suffix = uniqueSuffix();
-    const { own: input, all, storedChars } = await this.#context.itemsOf(owner, request, suffix);
+    const { own: input, all, storedChars } = await this.#context.itemsOf(place, request, suffix);
     this.#calls.parts.inFlight.hold(abort, storedChars);
     const tier = tierOf(priorityOfRequest(http, request.service_tier));
     const head = headOf(`resp_${suffix}`, request, model, tier);
     if (head.store) {
       const bytes = (http.body as Buffer).byteLength + EXTRA_BYTES;
-      this.#responses.checkRoom({ owner, project }, bytes);
+      this.#responses.checkRoom(place, bytes);
     }
     const chat = inResponseTerms(() => chatOfResponse(request, all));
     const { maxTokens, permitted } = await this.#permit(http, reply, { request, chat, model });
@@ -93,8 +92,7 @@ export class ResponseGeneration {
     const journal = new Journal(request.stream === true || head.background === true);
     return {
       ...permitted,
-      owner,
-      project,
+      place,
       request,
       items: all,
       chat,
@@ -197,13 +195,13 @@ export class ResponseGeneration {
     outcome: Outcome,
     { hasBegun = true, expectedVersion }: KeepOptions = {},
   ): Promise<StoredResponse> {
-    const { owner, project, head, input, journal } = prepared;
+    const { place, head, input, journal } = prepared;
     const stored = { head, input, hasBegun, pieces: journal.pieces, outcome };
-    if (head.store) await this.#responses.save(owner, stored, expectedVersion, project);
+    if (head.store) await this.#responses.save(place, stored, expectedVersion);
     const isAnswer = outcome.status === "completed" || outcome.status === "incomplete";
     if (head.conversation !== null && isAnswer) {
       const items = [...input, ...shown(stored).output];
-      await this.#conversations.append(owner, head.conversation.id, items);
+      await this.#conversations.append(place, head.conversation.id, items);
     }
     return stored;
   }

@@ -31,7 +31,7 @@ export class ResponseRelayController {
     { id, owner, from }: ResponseToFollow__Output,
     { call, signal }: StreamContext<ResponseToFollow__Output, ResponseProgress>,
   ): Promise<void> {
-    const running = this.#background.find(id, owner);
+    const running = this.#background.find(id, { owner });
     if (!running) throw this.#absent(id);
     if (this.#followers >= MAX_FOLLOWERS) {
       const message = `other masters follow ${MAX_FOLLOWERS} responses here already`;

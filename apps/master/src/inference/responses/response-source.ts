@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ResponseEvent } from "@heddle/contracts/api/responses/response";
+import type { DocumentPlace } from "../../documents/documents.ts";
 import { ResponseBuilder, type ResponseHead, type ResponseUpdate } from "./response-builder.ts";
 import type { KeptResponse, ResponseStore } from "./response-store.ts";
 
@@ -34,12 +35,12 @@ const POLL_MS = 1_000;
 /** A stored response; one that runs on another master is followed there. */
 export class StoredSource implements ResponseSource {
   readonly #store: ResponseStore;
-  readonly #owner: string;
+  readonly #place: DocumentPlace;
   readonly #kept: KeptResponse;
 
-  constructor(store: ResponseStore, owner: string, kept: KeptResponse) {
+  constructor(store: ResponseStore, place: DocumentPlace, kept: KeptResponse) {
     this.#store = store;
-    this.#owner = owner;
+    this.#place = place;
     this.#kept = kept;
   }
 
@@ -59,7 +60,7 @@ export class StoredSource implements ResponseSource {
         }
       }
       await delay(POLL_MS, undefined, { signal });
-      ({ stored, master } = await this.#store.get(this.#owner, this.head.id));
+      ({ stored, master } = await this.#store.get(this.#place, this.head.id));
       if (stored.outcome) yield { ...stored, pieces: stored.pieces.slice(given) };
     }
   }
@@ -73,7 +74,7 @@ export class StoredSource implements ResponseSource {
     try {
       yield* this.#store.relay.follow(
         master,
-        { id: this.head.id, owner: this.#owner, from },
+        { id: this.head.id, owner: this.#place.owner, from },
         signal,
       );
     } catch {

@@ -42,7 +42,7 @@ const DAY_MS = 86_400_000;
 const GRACE_MS = 60_000;
 const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 
-/** Responses in the masters' store. Each caller sees those of its own key and its successors. */
+/** Responses in the masters' store. A caller sees those of its key and its successors in its project. */
 export class ResponseStore {
   readonly #documents: Documents;
   /** To the masters that run others. */
@@ -68,9 +68,8 @@ export class ResponseStore {
     this.#deadlineMs = config.deadlineMs;
   }
 
-  ownerOf(key: Caller | null): string {
-    if (!key) throw new Error("no call gets here without a key");
-    return this.#documents.ownerOf(key);
+  placeOf(caller: Caller): DocumentPlace {
+    return this.#documents.placeOf(caller);
   }
 
   /** Throws `insufficient_storage` or `insufficient_quota` before work that could not be stored. */
@@ -78,12 +77,11 @@ export class ResponseStore {
     this.#documents.checkRoom(place, bytes);
   }
 
-  /** Stores the response, a new one in the project; resolves with its version. */
+  /** Stores the response; resolves with its version. */
   async save(
-    owner: string,
+    place: DocumentPlace,
     stored: StoredResponse,
     expectedVersion?: number | undefined,
-    project?: string,
   ): Promise<number> {
     const days = settingValue(this.#control.state.settings, "response_days");
     const isRunning = stored.outcome === undefined;
@@ -91,8 +89,7 @@ export class ResponseStore {
       {
         kind: "response",
         id: stored.head.id,
-        owner,
-        project,
+        ...place,
         expiresAtMs: Date.now() + days * DAY_MS,
         metadata: isRunning ? { master: this.#masterId, life: this.#life } : {},
       },
@@ -106,38 +103,38 @@ export class ResponseStore {
    * The response, if the owner has it: as it is now where another master runs it, and failed where
    * its master has lost it.
    */
-  async find(owner: string, id: string): Promise<KeptResponse | undefined> {
-    const found = await this.#read(owner, id);
+  async find(place: DocumentPlace, id: string): Promise<KeptResponse | undefined> {
+    const found = await this.#read(place, id);
     if (!found || found.kept.stored.outcome) return found?.kept;
     const { kept, metadata } = found;
     const { master = "", life } = metadata;
     if (master === this.#masterId) {
       const isHere = life === this.#life && this.running.has(id);
-      return isHere ? kept : this.#ended(owner, id);
+      return isHere ? kept : this.#ended(place, id);
     }
-    if (Date.now() > this.#lastMs(kept.stored)) return this.#ended(owner, id);
-    const polled = await this.relay.poll(master, id, owner);
-    if (polled === "lost") return this.#ended(owner, id);
+    if (Date.now() > this.#lastMs(kept.stored)) return this.#ended(place, id);
+    const polled = await this.relay.poll(master, id, place.owner);
+    if (polled === "lost") return this.#ended(place, id);
     const stored = polled === "unknown" ? kept.stored : { ...kept.stored, ...polled };
     return { ...kept, stored, master };
   }
 
   /** Throws `not_found` where the owner has no such response. */
-  async get(owner: string, id: string): Promise<KeptResponse> {
-    const kept = await this.find(owner, id);
+  async get(place: DocumentPlace, id: string): Promise<KeptResponse> {
+    const kept = await this.find(place, id);
     if (kept) return kept;
     throw notFound(id);
   }
 
   /** Throws `not_found` where the owner has no such response. */
-  async delete(owner: string, id: string): Promise<void> {
-    const isKnown = isId(id) && (await this.#documents.delete("response", id, owner));
+  async delete(place: DocumentPlace, id: string): Promise<void> {
+    const isKnown = isId(id) && (await this.#documents.delete("response", id, place));
     if (!isKnown) throw notFound(id);
   }
 
-  async #read(owner: string, id: string) {
+  async #read(place: DocumentPlace, id: string) {
     if (!isId(id)) return undefined;
-    const found = await this.#documents.get("response", id, owner);
+    const found = await this.#documents.get("response", id, place);
     if (!found) return undefined;
     const stored = JSON.parse(Buffer.from(found.content).toString()) as StoredResponse;
     const { version, metadata = {} } = found.record;
@@ -150,22 +147,22 @@ export class ResponseStore {
   }
 
   /** A response that runs nowhere now: it may have ended since it was read, or else it is lost. */
-  async #ended(owner: string, id: string): Promise<KeptResponse | undefined> {
-    const found = await this.#read(owner, id);
+  async #ended(place: DocumentPlace, id: string): Promise<KeptResponse | undefined> {
+    const found = await this.#read(place, id);
     if (!found || found.kept.stored.outcome) return found?.kept;
-    return this.#markLost(owner, found.kept);
+    return this.#markLost(place, found.kept);
   }
 
-  async #markLost(owner: string, { stored, version }: KeptResponse): Promise<KeptResponse> {
+  async #markLost(place: DocumentPlace, { stored, version }: KeptResponse): Promise<KeptResponse> {
     const message = "The master that ran this response was lost. Create the response again.";
     const outcome = failureOutcome(new AppError("unavailable", message), NO_USAGE);
     const failed = { ...stored, outcome };
     try {
-      return { stored: failed, version: await this.save(owner, failed, version) };
+      return { stored: failed, version: await this.save(place, failed, version) };
     } catch (thrown) {
       // Another reader, or the master itself, was first.
       if (toAppError(thrown).code !== "precondition_failed") throw thrown;
-      return this.get(owner, stored.head.id);
+      return this.get(place, stored.head.id);
     }
   }
 }

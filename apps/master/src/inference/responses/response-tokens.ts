@@ -2,6 +2,7 @@ import { parseTokenCountRequest } from "@heddle/contracts/api/responses/request"
 import { Inject } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { uniqueSuffix } from "../../http/request-id.ts";
 import { toChatInput } from "../chat/chat-request.ts";
 import { type ReadingCall, TokenCalls } from "../tokens/token-calls.ts";
@@ -35,8 +36,8 @@ export class ResponseTokens {
 
   async #asked(http: CallerRequest, body: Record<string, unknown>): Promise<ReadingCall> {
     const request = parseTokenCountRequest(body);
-    const owner = this.#responses.ownerOf(http.caller);
-    const { all, storedChars } = await this.#context.itemsOf(owner, request, uniqueSuffix());
+    const place = this.#responses.placeOf(requestCaller(http));
+    const { all, storedChars } = await this.#context.itemsOf(place, request, uniqueSuffix());
     const chat = inResponseTerms(() => chatOfPrompt(request, all));
     return {
       model: request.model,

@@ -9,6 +9,7 @@ import type { ApiResponse } from "@heddle/contracts/api/responses/response";
 import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import type { CallerRequest } from "../../http/access.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { Serves } from "../../http/serves.ts";
 import { BackgroundResponses } from "./background-responses.ts";
 import { itemPage } from "./item-page.ts";
@@ -61,33 +62,33 @@ export class ResponsesController {
       const message = "Invalid value for 'starting_after': it needs `stream=true`.";
       throw new AppError("invalid_value", message, { param: "starting_after" });
     }
-    const owner = this.#store.ownerOf(request.caller);
-    const running = this.#background.find(id, owner);
-    const kept = running ? undefined : await this.#store.get(owner, id);
+    const place = this.#store.placeOf(requestCaller(request));
+    const running = this.#background.find(id, place);
+    const kept = running ? undefined : await this.#store.get(place, id);
     if (!stream) {
       await reply.send(shown(running?.stored ?? (kept as KeptResponse).stored));
       return;
     }
-    const source = running ?? new StoredSource(this.#store, owner, kept as KeptResponse);
+    const source = running ?? new StoredSource(this.#store, place, kept as KeptResponse);
     await this.#streams.send(request, reply, source, { after, isPadded });
   }
 
   @Serves(responseOperations.delete)
   async delete(@Req() request: CallerRequest, @Param("id") id: string) {
-    const owner = this.#store.ownerOf(request.caller);
-    await this.#store.delete(owner, id);
+    const place = this.#store.placeOf(requestCaller(request));
+    await this.#store.delete(place, id);
     return { id, object: "response" as const, deleted: true as const };
   }
 
   @Serves(responseOperations.cancel)
   async cancel(@Req() request: CallerRequest, @Param("id") id: string): Promise<ApiResponse> {
-    const owner = this.#store.ownerOf(request.caller);
-    const kept = await this.#store.get(owner, id);
+    const place = this.#store.placeOf(requestCaller(request));
+    const kept = await this.#store.get(place, id);
     if (!kept.stored.head.background) {
       const message = "Only responses with `background: true` can be cancelled.";
       throw new AppError("invalid_value", message, { param: "id" });
     }
-    return shown(await this.#background.cancel(owner, kept));
+    return shown(await this.#background.cancel(place, kept));
   }
 
   @Serves(responseOperations.inputItems)
@@ -96,10 +97,10 @@ export class ResponsesController {
     @Param("id") id: string,
     @Query() query: ItemsQuery,
   ): Promise<ItemList> {
-    const owner = this.#store.ownerOf(request.caller);
-    const running = this.#background.find(id, owner);
-    const stored = running?.stored ?? (await this.#store.get(owner, id)).stored;
-    return itemPage(await this.#context.inputOf(owner, stored), query);
+    const place = this.#store.placeOf(requestCaller(request));
+    const running = this.#background.find(id, place);
+    const stored = running?.stored ?? (await this.#store.get(place, id)).stored;
+    return itemPage(await this.#context.inputOf(place, stored), query);
   }
 
   @Serves(responseOperations.inputTokens)
