@@ -84,7 +84,9 @@ describe("HostPolicy", () => {
   });
 
   it("refuses a literal address that is not listed by itself", () => {
-    for (const host of ["10.1.2.3", "0x0a.1.2.3", "167838211", "[::ffff:10.1.2.3]"]) {
+    const hosts = ["10.1.2.3", "0x0a.1.2.3", "167838211", "[::ffff:10.1.2.3]", "012.1.2.3"];
+    hosts.push("10.1.515", "１０.1.2.3", "x.example@10.1.2.3", "10.1.2.3.:443");
+    for (const host of hosts) {
       expect(() => check(`https://${host}/x`, "*.2.3")).toThrow(/allow-list|not a public address/);
     }
     check("https://10.1.2.3/x", "10.1.2.3");
