@@ -1,8 +1,9 @@
 // holds: plugins-contained
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { AppError } from "@heddle/base/errors";
 import { eventually } from "@heddle/base/testing/eventually";
 import { HostedPlugin } from "@heddle/plugin-kit/host/hosted-plugin";
@@ -435,4 +436,36 @@ test("digests: what is imported must be part of it, and as it was", async () => 
   expect(loose.state).toBe("ready");
   const held = await start(alone, { digest: findSource({ from: alone, base: folder }).digest });
   expect(held.status().reason).toContain("is no part of");
+});
+
+test("folders: links and exports that lead out of them are refused with the reason", async () => {
+  const package_ = (name: string, exports: string) => {
+    const path = join(folder, name);
+    mkdirSync(join(path, "node_modules"), { recursive: true });
+    writeFileSync(join(path, "package.json"), JSON.stringify({ type: "module", exports }));
+    return path;
+  };
+  const code = readFileSync(plugin("return { ok: true };"), "utf8");
+  writeFileSync(join(folder, "elsewhere.js"), code);
+  const outcome = async (path: string) => {
+    const { state, reason } = (await start(path)).status();
+    return state === "ready" ? state : reason;
+  };
+  const linked = package_("linked", "./main.js");
+  symlinkSync(join(folder, "elsewhere.js"), join(linked, "main.js"));
+  expect(await outcome(linked)).toMatch(/its link .*main\.js leads to .*elsewhere\.js, out of/);
+  const above = package_("above", "../elsewhere.js");
+  expect(await outcome(above)).toMatch(/exports .*elsewhere\.js, which is not in/);
+  const whole = package_("whole", "./main.js");
+  writeFileSync(join(whole, "main.js"), code);
+  symlinkSync("main.js", join(whole, "inner.js"));
+  const heddle = fileURLToPath(new URL("../../../..", import.meta.url)).replace(/\/$/, "");
+  symlinkSync(heddle, join(whole, "node_modules/heddle"));
+  expect(await outcome(whole)).toBe("ready");
+  for (const target of [secret, "/", join(folder, "nothing"), dirname(heddle), "../../linked"]) {
+    const link = join(whole, "node_modules/data");
+    symlinkSync(target, link);
+    expect(await outcome(whole), target).toMatch(/leads to .*, out of .*--install-links/);
+    rmSync(link);
+  }
 });

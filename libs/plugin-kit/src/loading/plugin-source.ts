@@ -7,9 +7,13 @@ import {
   realpathSync,
   statSync,
 } from "node:fs";
-import { dirname, isAbsolute, join, relative, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 
+const PROGRAMS = fileURLToPath(new URL("../../../..", import.meta.url)).replace(/\/$/, "");
+/** The folder of the package `heddle` that this file is part of. */
+const HEDDLE = basename(PROGRAMS) === "packaged" ? dirname(PROGRAMS) : PROGRAMS;
 const MAX_FILES = 20_000;
 const MAX_BYTES = 268_435_456;
 /** Modules beside a plugin of one file that it may import. */
@@ -34,8 +38,8 @@ export function findSource(entry: PluginEntry): PluginSource {
     const digest = fileDigest(readFileSync(root));
     return { file: root, root, digest: `sha256:${digest}`, files: new Map([[root, digest]]) };
   }
-  const file = realpathSync(entryOf(root));
   const files = filesOf(root);
+  const file = realpathSync(entryOf(root));
   const hash = createHash("sha256");
   for (const [path, digest] of files) {
     hash.update(`${relative(root, path).replaceAll(sep, "/")}\0${digest}\n`);
@@ -109,7 +113,12 @@ function entryOf(folder: string): string {
   const manifest = existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as Manifest) : {};
   const given = exported(manifest.exports) ?? manifest.main;
   const names = typeof given === "string" ? [given] : ["index.js", "index.mjs", "index.ts"];
-  const found = names.map((name) => join(folder, name)).find((path) => existsSync(path));
+  const paths = names.map((name) => join(folder, name));
+  const outside = paths.find((path) => !isWithin(folder, path));
+  if (outside !== undefined) {
+    throw new Error(`its package.json exports ${outside}, which is not in ${folder}`);
+  }
+  const found = paths.find((path) => existsSync(path));
   if (found !== undefined) return found;
   throw new Error(
     `the folder ${folder} has no module ${names.join(", ")}: name it in \`exports\` of its package.json`,
@@ -132,7 +141,7 @@ function exported(exports: unknown): string | undefined {
   return undefined;
 }
 
-/** By path, in the order of the names. Links count by what they name, and are not followed. */
+/** By path, in the order of the names. Links count by what they name, and none leads out of the folder. */
 function filesOf(root: string): ReadonlyMap<string, string> {
   const files = new Map<string, string>();
   let bytes = 0;
@@ -140,9 +149,11 @@ function filesOf(root: string): ReadonlyMap<string, string> {
     const names = readdirSync(folder, { withFileTypes: true });
     for (const entry of names.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const path = join(folder, entry.name);
-      if (entry.name === ".git") continue;
-      if (entry.isDirectory()) visit(path);
-      else if (entry.isSymbolicLink()) files.set(path, fileDigest(Buffer.from(readlinkSync(path))));
+      if (entry.isSymbolicLink()) {
+        checkLink(root, path);
+        files.set(path, fileDigest(Buffer.from(readlinkSync(path))));
+      } else if (entry.name === ".git") continue;
+      else if (entry.isDirectory()) visit(path);
       else if (entry.isFile()) {
         bytes += statSync(path).size;
         if (bytes <= MAX_BYTES) files.set(path, fileDigest(readFileSync(path)));
@@ -152,6 +163,31 @@ function filesOf(root: string): ReadonlyMap<string, string> {
   };
   visit(root);
   return files;
+}
+
+/**
+ * Throws for a link that leads out of the folder: no digest covers what it leads to, and the plugin's
+ * process could read that. A link to this Heddle, as `npm install` makes, is none of the plugin's files.
+ */
+function checkLink(root: string, path: string): void {
+  const target = targetOf(path);
+  if (isWithin(root, target) || target === HEDDLE) return;
+  throw new Error(
+    `its link ${path} leads to ${target}, out of ${root}: put what it needs in its place (packages with \`npm install --install-links\`)`,
+  );
+}
+
+/** Where a link leads; of one that leads nowhere, where it would. */
+function targetOf(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return resolve(dirname(path), readlinkSync(path));
+  }
+}
+
+function isWithin(folder: string, path: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }
 
 function tooLarge(root: string): Error {
