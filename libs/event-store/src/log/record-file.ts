@@ -203,7 +203,8 @@ export class RecordFile {
       crc = encodeWalRecord(this.#buffer, offset - start, record, link);
       offset += recordBytes(record);
     }
-    await this.#reserve(offset);
+    // Without a wait the disk works as soon as this returns, beside what the caller does then.
+    if (this.#reserved < offset) await this.#reserve(offset);
     await this.#file.write(this.#buffer.bytes.subarray(0, size), start);
     this.#end = { crc, group, offset };
   }
