@@ -1,7 +1,10 @@
 // holds: state-at, state-at-bounds, sched-replay
 
+import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
 import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
@@ -55,6 +58,16 @@ async function stateAt(at: number, collection?: "projects" | "keys"): Promise<Pa
 async function weight(value: number): Promise<Seen> {
   await heddle.projects.set("alpha", { weight: value });
   return now();
+}
+
+const PROGRAM = fileURLToPath(new URL("../../../../cli/dist/main.js", import.meta.url));
+
+/** What the command prints; rejects with its exit code. */
+async function explained(job: string, at: number): Promise<string> {
+  const env = { ...process.env, HEDDLE_ENDPOINT: group.url(NAME), HEDDLE_API_KEY: group.adminKey };
+  const command = [PROGRAM, "jobs", "explain", job, "--at", String(at)];
+  const { stdout } = await promisify(execFile)(process.execPath, command, { env });
+  return stdout;
 }
 
 const weightIn = ({ data }: PastState) => data.find(({ id }) => id === "alpha")?.["weight"];
@@ -116,6 +129,21 @@ describe("past states", () => {
     await expect(heddle.cluster.decision("job_none", { at: applied })).rejects.toMatchObject({
       status: 404,
     });
+  });
+
+  it("show a past decision by `heddle jobs explain --at`", async () => {
+    const { job_id: id } = await heddle.jobs.create({ name: "waits", command: ["true"] });
+    const { applied } = await now();
+    await heddle.jobs.cancel(id);
+    const shown = await explained(id, applied);
+    expect(shown).toMatch(
+      new RegExp(`^${id} at ${applied} \\(.*Z\\): (accepted|pending), waits\\n`),
+    );
+    expect(shown).toMatch(/with 0 of 0 nodes ready and \d+ in the queue: place \d+\n/);
+    expect(shown).toContain("NoNodes");
+    expect(await explained(id, (await now()).applied)).toMatch(/: cancelled, ended\n/);
+    const late = explained(id, applied + 100_000);
+    await expect(late).rejects.toMatchObject({ code: 3, stderr: expect.stringMatching(/\S/) });
   });
 
   it("are 410 with the first kept, where they are not kept any more", async () => {
