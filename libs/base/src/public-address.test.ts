@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { checkedLookup, isPublicAddress } from "./public-address.ts";
 
-const PRIVATE = [
+const PRIVATE: readonly (readonly [string, ...string[]])[] = [
   ["unspecified", "0.0.0.0", "0.1.2.3", "::"],
   ["loopback", "127.0.0.1", "127.255.255.254", "::1", "::2"],
   ["private networks", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "fd00::1"],
@@ -20,7 +20,7 @@ const PRIVATE = [
   ["documentation", "192.0.2.1", "198.51.100.1", "203.0.113.1", "2001:db8::1", "3fff::1"],
   ["multicast and reserved", "224.0.0.1", "255.255.255.255", "ff02::1", "4000::1", "100::1"],
   ["no address", "", "example.com", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "[::1]"],
-] as const;
+];
 
 it.each(PRIVATE)("addresses: %s are not public", (_, ...addresses) => {
   for (const address of addresses) expect(isPublicAddress(address), address).toBe(false);

@@ -40,7 +40,7 @@ interface Made {
   readonly completion: string;
 }
 
-const inProject = (project: string | undefined) =>
+const inProject = (project: string | undefined): Record<string, string> =>
   project === undefined ? {} : { "x-heddle-project": project };
 
 async function bind(method: "POST" | "DELETE", subject: string, project: string): Promise<void> {
