@@ -24,7 +24,7 @@ const NOT_PUBLIC = listOf([
   "2002::/16",
   "3fff::/20",
 ]);
-/** All else of IPv6 is no address of the Internet, or stands for one of IPv4. */
+/** All else of IPv6 is not routed on the Internet, or contains an address of IPv4. */
 const GLOBAL_UNICAST = listOf(["2000::/3"]);
 
 function listOf(ranges: readonly string[]): BlockList {

@@ -80,7 +80,7 @@ const DISGUISED = [
   ["no TLS, a port", "http://example.com:8080/x", "by https:// only"],
   ["another protocol", "gopher://127.0.0.1:6379/_x", "expected a URL"],
   ["a file", "file:///etc/passwd", "expected a URL"],
-  ["a port that is none", "https://example.com:99999/x", "expected a URL"],
+  ["an invalid port", "https://example.com:99999/x", "expected a URL"],
 ] as const;
 
 it.each(DISGUISED)("webhooks: a disguised URL is refused: %s", async (_, url, why) => {
