@@ -30,6 +30,7 @@ test("check:gpu: a rehearsal runs every part and prints one JSON", () => {
     passed: true,
     engine: { device: "cpu" },
     llama_bench: { skipped: expect.any(String) },
+    stages: { devices: ["cpu", "cpu"], difference: { of_stages: 0 } },
     training: { device: "cpu" },
   });
   const streams = report.engine.decode.map((each: { streams: number }) => each.streams);

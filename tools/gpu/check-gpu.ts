@@ -6,11 +6,12 @@ import { toAppError } from "@heddle/base/errors";
 import { checkEngine } from "./engine-check.ts";
 import { gpusOf } from "./nvidia-smi.ts";
 import { benchPeer } from "./peer.ts";
+import { checkStages } from "./stages-check.ts";
 import { checkTraining } from "./training-check.ts";
 
 /**
  * What runs on an NVIDIA GPU and nowhere else, in one JSON on standard output: the engine's device,
- * load and decoding beside llama-bench, and each training program on ONNX Runtime's CUDA provider.
+ * load and decoding beside llama-bench, two stages of a model on one GPU, and each training program on ONNX Runtime's CUDA provider.
  * It needs no network: `npm run install:gpu` has installed the packages.
  */
 
@@ -50,11 +51,13 @@ async function main(): Promise<number> {
     const modelPath = join(directory, "random.gguf");
     const engine = await part(() => checkEngine({ device, modelPath, isSmall: flags.rehearse }));
     const peer = await part(() => benchPeer(flags["llama-bench"], modelPath, device));
+    const stages = await part(() => checkStages(device));
     const training = await part(() => checkTraining(flags.rehearse ? "cpu" : `cuda:${flags.gpu}`));
-    const parts = [engine, peer, training];
+    const parts = [engine, peer, stages, training];
     const isSound = parts.every((result) => !("error" in result));
     const report = { rehearsal: flags.rehearse, gpu: gpu ?? null, passed: isSound };
-    const text = JSON.stringify({ ...report, engine, llama_bench: peer, training }, null, 2);
+    const results = { engine, llama_bench: peer, stages, training };
+    const text = JSON.stringify({ ...report, ...results }, null, 2);
     process.stdout.write(`${text}\n`);
     return isSound ? 0 : 1;
   } finally {

@@ -1,4 +1,5 @@
 import { ACCEPTED, type ControlReply, refuse } from "./command.ts";
+import type { JobsState } from "./jobs/records/records.ts";
 import type { ControlState } from "./state.ts";
 
 /**
@@ -67,13 +68,15 @@ export const RUNS_BLOCKS = 10;
 export const FENCES_BY_LEADER = 11;
 /** Keys that have ended give way to new ones. */
 export const FORGETS_KEYS = 11;
+/** Workers divide models over GPUs, which their stages hold. */
+export const PLACES_STAGES = 11;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = FORGETS_KEYS;
 
 type Versioned = Pick<ControlState, "cluster">;
 
 /** The cluster version of a state. */
-export function versionOf({ cluster }: Versioned): number {
+export function versionOf({ cluster }: Pick<JobsState, "cluster">): number {
   return (cluster.get("version") as number | undefined) ?? FIRST_VERSION;
 }
 

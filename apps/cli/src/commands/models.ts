@@ -130,8 +130,10 @@ function stageText(stage: JsonFields): string {
   const [bytes = 0, stepMs, idle, hopMs] = ["memory_bytes", "step_ms", "idle_share", "hop_ms"].map(
     (name) => numberOf(stage[name]),
   );
+  const device = textOf(stage["device"]);
   return [
     `${numberOf(stage["first_block"])}-${numberOf(stage["last_block"])}`,
+    ...(device === "" || device === "cpu" ? [] : [device]),
     ...(bytes === 0 ? [] : [`${Math.ceil(bytes / BYTES_PER_MIB)} MiB`]),
     ...(stepMs === undefined ? [] : [`step ${stepMs.toFixed(1)} ms`]),
     ...(idle === undefined ? [] : [`idle ${percent(idle, 1)}`]),

@@ -1,7 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import type { Model } from "@heddle/contracts/api/models";
 import type { ReasoningStyle } from "@heddle/contracts/engine";
-import { failedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { failedReplicas, undividedOnGpus } from "@heddle/control/jobs/scheduling/replica-claims";
 import { modelIn } from "@heddle/control/model-names";
 import type { ApiKeyRecord, DeploymentRecord, ModelRecord } from "@heddle/control/state";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
@@ -127,7 +127,8 @@ export class ModelCatalog {
     const { lineage } = model;
     const showsLineage = lineage !== undefined && seesJobsOf(key, lineage.project);
     const nameOf = (node: string) => this.#control.state.nodes.get(node)?.offer.name ?? node;
-    const { undivided } = this.#directory.divisions.of(model.deployment);
+    const { undivided = undividedOnGpus(this.#control.state, model.deployment) } =
+      this.#directory.divisions.of(model.deployment);
     const held = { waitsFor: this.#waitsFor, undivided, failures, nameOf, showsLineage };
     return viewModel(model, deployment, nodes, held);
   }

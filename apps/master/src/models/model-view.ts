@@ -2,6 +2,7 @@ import type { Model, ModelLineage, ModelReplica } from "@heddle/contracts/api/mo
 import type { ChatTemplateOrigin, DeploymentSpec, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ModelStage, StageLoad } from "@heddle/contracts/models/model-division";
 import type { ReplicaRecord } from "@heddle/control/jobs/records/records";
+import { undividedReason } from "@heddle/control/jobs/scheduling/divided-models";
 import type {
   DeploymentRecord,
   ModelAdapterRecord,
@@ -9,7 +10,6 @@ import type {
   ModelRecord,
 } from "@heddle/control/state";
 import type { NodeView } from "../nodes/node-directory.ts";
-import { undividedReason } from "../nodes/replicas/staged-replica.ts";
 import { type StageWorkers, stoppedStage } from "../nodes/replicas/stopped-stage.ts";
 
 type ModelStageView = NonNullable<ModelReplica["stages"]>[number];
@@ -69,7 +69,7 @@ export function viewModel(
     lineage: model.lineage && showsLineage ? viewLineage(model.lineage) : null,
     status: statusOf(replicas, failures, isAsleep(deployment)),
     replicas,
-    undivided: (deployment && undividedReason(deployment)) ?? undivided ?? null,
+    undivided: (deployment && undividedReason(deployment.spec)) ?? undivided ?? null,
     waiting_for: [...failures.map(failureText), ...waitsFor(model.deployment)],
     weights: weights
       ? {
@@ -175,7 +175,7 @@ function viewStages(
 
 function viewStage(
   node: string,
-  { from, to }: Pick<ModelStage, "from" | "to">,
+  { from, to, memoryBytes }: Pick<ModelStage, "from" | "to" | "memoryBytes">,
   replica: ReplicaStatus | undefined,
 ): ModelStageView {
   return {
@@ -184,6 +184,8 @@ function viewStage(
     last_block: to - 1,
     phase: replica?.phase ?? "missing",
     message: replica?.message ?? "",
+    device: replica?.info?.device ?? null,
+    planned_bytes: memoryBytes,
     memory_bytes: replica?.load.residentBytes ?? 0,
     ...viewTimes(replica?.load.stage),
   };

@@ -7,6 +7,7 @@ import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { deviceOf, diskOf, hostOf } from "./hosts.ts";
 import type { NodeView } from "./node-directory.ts";
+import { deploymentOf } from "./replicas/staged-replica.ts";
 import { sharedStorageUsedGb, taskUses } from "./task-uses.ts";
 
 type Totals = ClusterResourcesReply["totals"];
@@ -159,8 +160,9 @@ function replicaUses(
   const held = new Map(places.map(({ deployment, devices }) => [deployment, devices]));
   const running = replicas.filter(({ phase }) => phase !== "failed");
   const reported = running.map(({ deployment, load, info }) => {
-    const devices = held.get(deployment) ?? devicesOfLabel(info?.device);
-    held.delete(deployment);
+    const placed = deploymentOf(deployment);
+    const devices = held.get(placed) ?? devicesOfLabel(info?.device);
+    held.delete(placed);
     return replicaUse(deployment, load.residentBytes, devices);
   });
   const others = [...held].map(([deployment, devices]) => replicaUse(deployment, 0, devices));

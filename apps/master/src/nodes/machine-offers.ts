@@ -3,11 +3,12 @@ import type { ReplicaStatus } from "@heddle/contracts/engine";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
-import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { dividesGpus, wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { type NodeScalars, UNLIMITED_TASKS } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { diskOf, hostOf } from "./hosts.ts";
 import type { NodeView, ResourceLimitView } from "./node-directory.ts";
+import { deploymentOf } from "./replicas/staged-replica.ts";
 import { scalarsHeld } from "./task-uses.ts";
 
 const BYTES_PER_MIB = 2 ** 20;
@@ -281,7 +282,9 @@ function replicaBytes(
 ): number {
   if (phase === "failed") return 0;
   const isComing = phase === "pulling" || phase === "loading";
-  const needed = () => stage?.memoryBytes ?? neededBytes(view, deployment, control);
+  const onGpus = dividesGpus(control.state, deploymentOf(deployment));
+  const ofStage = onGpus ? 0 : stage?.memoryBytes;
+  const needed = () => ofStage ?? neededBytes(view, deployment, control);
   return Math.max(load.residentBytes, isComing ? needed() : 0);
 }
 

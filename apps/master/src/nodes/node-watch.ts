@@ -6,7 +6,7 @@ import type { ControlCommand } from "@heddle/control/command";
 import { isStaleReading } from "@heddle/control/jobs/commands/devices";
 import { type NodeOffer, replicaKey } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
-import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { dividesGpus, wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Log } from "@heddle/observability/logger";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
@@ -17,6 +17,7 @@ import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
 import { closedOffer, nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
+import { deploymentOf } from "./replicas/staged-replica.ts";
 
 export interface NodeWatchOptions {
   readonly control: ControlPlane;
@@ -132,9 +133,11 @@ export class NodeWatch {
       commands.push({ type: "node.join", atMs, offer });
     }
     // A replica that the scheduler placed holds its devices by its place, from before it is loaded.
-    const serving = servingHoldsOf(view).filter(
-      ({ deployment }) => !control.state.replicas.has(replicaKey({ deployment, nodeId: view.id })),
-    );
+    const serving = servingHoldsOf(view).filter(({ deployment: key }) => {
+      const deployment = deploymentOf(key);
+      const isPlaced = control.state.replicas.has(replicaKey({ deployment, nodeId: view.id }));
+      return !isPlaced && !dividesGpus(control.state, deployment);
+    });
     if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });
     }
@@ -162,9 +165,11 @@ export class NodeWatch {
     const { control, clock } = this.#options;
     const atMs = clock.wallMs();
     const commands: ControlCommand[] = [];
-    for (const { deployment, nodeId, grantedAtMs, failure } of control.state.replicas.values()) {
+    for (const place of control.state.replicas.values()) {
+      const { deployment, nodeId, grantedAtMs, failure, stage } = place;
       const { replicas = [], lastSeenMs = 0 } = attached.get(nodeId) ?? {};
-      if (failure || lastSeenMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
+      // One of several stages is tried again, or another worker gets it.
+      if (failure || stage || lastSeenMs - grantedAtMs < FAILURE_SETTLES_MS) continue;
       const replica = replicas.find((each) => each.deployment === deployment);
       // A cancelled load is no failure of the replica.
       const code = replica?.failureCode === "cancelled" ? undefined : replica?.failureCode;
@@ -202,7 +207,7 @@ export class NodeWatch {
       const view = attached.get(nodeId);
       // A node reports its replicas with its first heartbeat.
       if (!view || view.lastSeenMs <= view.attachedAtMs) continue;
-      const runs = view.replicas.some((replica) => replica.deployment === deployment);
+      const runs = view.replicas.some((replica) => deploymentOf(replica.deployment) === deployment);
       if (runs || wanted.get(deployment)?.has(nodeId)) continue;
       commands.push({ type: "replica.release", atMs, deployment, nodeId });
     }

@@ -1,6 +1,5 @@
-import type { Engine } from "@heddle/contracts/engine";
 import { deviceLabel } from "@heddle/contracts/gpu-devices";
-import type { EnginePorts } from "./engine-ports.ts";
+import type { EnginePorts, WorkerEngine } from "./engine-ports.ts";
 
 /** A GPU as the node reports it. */
 interface Device {
@@ -30,8 +29,10 @@ export function withSimulatedGpus(ports: EnginePorts, gpus: () => readonly Devic
   };
 }
 
-function relabelled(engine: Engine, device: string): Engine {
+function relabelled(engine: WorkerEngine, device: string): WorkerEngine {
   return {
+    stage: engine.stage,
+    moveStages: () => engine.moveStages?.(),
     info: { ...engine.info, device },
     submit: (id, request, options) => engine.submit(id, request, options),
     cancel: (id) => engine.cancel(id),

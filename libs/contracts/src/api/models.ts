@@ -162,7 +162,7 @@ export const registerModelRequest = z
       .enum(PLACEMENT_MODES)
       .optional()
       .describe(
-        "`sharded`: several workers divide the model's blocks. `auto` (default): only for replicas of a model of known size that no single worker can hold.",
+        "`sharded`: several workers divide the model's blocks. `auto` (default): only for replicas of a model of known size that no single worker can hold; on GPUs, whose weights alone fit no worker's.",
       ),
     max_stages: z
       .int()
@@ -175,7 +175,9 @@ export const registerModelRequest = z
       .describe("The number of replicas follows the load; `replicas` is the first number."),
     resources: z
       .strictObject({
-        gpu_count: count.max(MAX_GPUS).describe("Of one node; a model is divided over several."),
+        gpu_count: count
+          .max(MAX_GPUS)
+          .describe("Of one node, which divides the model over several; of each stage's node."),
         gpu_type: z
           .union([z.string().min(1).max(64), z.array(z.string().min(1).max(64)).min(1).max(16)])
           .optional(),
@@ -284,6 +286,8 @@ export const replicaSchema = z.object({
         last_block: z.int(),
         phase: z.enum(["pulling", "loading", "ready", "failed", "unloading", "missing"]),
         message: z.string(),
+        device: z.string().nullable().describe("`cpu`, or its GPUs; null until it is loaded."),
+        planned_bytes: z.number().describe("Planned, of its worker's memory or of its GPUs'."),
         memory_bytes: z.number().describe("What its process holds."),
         steps: z.int().describe("Batches that it has computed since it was loaded."),
         step_ms: z.number().nullable().describe("Mean time of a step; null before the first."),

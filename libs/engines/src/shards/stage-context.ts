@@ -1,6 +1,7 @@
 import { AppError } from "@heddle/base/errors";
 import { Batch, DECODED, rowMemory } from "../llama/engine-thread/batch.ts";
 import type { Llama } from "../llama/native/bindings.ts";
+import type { pickDevices } from "../llama/native/device-split.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
 import type { CutRule } from "./cut-rules.ts";
 import { callbackTap, layerInputTap, type ResidualTap, type TapLibrary } from "./residual-tap.ts";
@@ -9,6 +10,8 @@ import { callbackTap, layerInputTap, type ResidualTap, type TapLibrary } from ".
 export interface StageLibrary {
   readonly llama: Llama;
   readonly taps: TapLibrary;
+  /** The GPUs that stages compute on, and how they are named; none on the CPU. */
+  readonly devices: ReturnType<typeof pickDevices>;
 }
 
 /** What a stage computes with. */
@@ -55,7 +58,7 @@ export function openStageContext(
  * Throws an AppError `engine_failed` where neither gives them.
  */
 export function chooseTap(
-  library: StageLibrary,
+  library: Pick<StageLibrary, "llama" | "taps">,
   model: Pointer,
   { hasTap }: CutRule,
 ): typeof layerInputTap {
@@ -71,7 +74,7 @@ export function chooseTap(
 
 /** The rows that leave the shard for some that enter it; undefined where the tap does not give them. */
 function triedTap(
-  { llama, taps }: StageLibrary,
+  { llama, taps }: Pick<StageLibrary, "llama" | "taps">,
   model: Pointer,
   makeTap: typeof layerInputTap,
 ): Float32Array | undefined {

@@ -1,9 +1,10 @@
 import { AppError } from "@heddle/base/errors";
+import type { GpuSplit } from "@heddle/contracts/models/model-division";
 import koffi from "koffi";
 import { Batch, DECODED, NO_KV_SLOT, rowMemory } from "../llama/engine-thread/batch.ts";
 import type { KvSequences } from "../llama/kv-cache/prefix-tree.ts";
 import { type Llama, openBindings } from "../llama/native/bindings.ts";
-import { setDevices } from "../llama/native/device-split.ts";
+import { pickDevices, setDevices } from "../llama/native/device-split.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
 import { findNativeLibrary } from "../llama/native/native-library.ts";
 import { CacheMover } from "./cache-mover.ts";
@@ -19,6 +20,8 @@ import {
   openStageContext,
   type StageLibrary,
 } from "./stage-context.ts";
+
+const ALL_LAYERS = -1;
 
 /** One row of a decode. */
 export interface StageRow {
@@ -37,16 +40,21 @@ export interface StageOptions extends ContextSizes, BlockRange {
   readonly rule: CutRule;
   /** Whether it gives logits; else rows of the residual stream. */
   readonly isLast: boolean;
+  /** The number of the stage's blocks on GPUs, where it has some; all if absent. */
+  readonly gpuLayers?: number | undefined;
+  /** Over several GPUs. */
+  readonly split?: GpuSplit | undefined;
 }
 
-/** Opens the library on the CPU, once in a thread. Throws an AppError `unavailable`. */
-export function openStageLibrary(): StageLibrary {
-  const library = findNativeLibrary("cpu");
-  const { llama, ggml, silentLog } = openBindings(library);
+/** Opens the library for a device, once in a thread. Throws an AppError `unavailable`. */
+export function openStageLibrary(device = "cpu"): StageLibrary {
+  const library = findNativeLibrary(device);
+  const bindings = openBindings(library);
+  const { llama, ggml, silentLog } = bindings;
   llama.log_set(silentLog, null);
   ggml.load_all_from_path(library.directory);
   llama.backend_init();
-  return { llama, taps: openTapLibrary(library) };
+  return { llama, taps: openTapLibrary(library), devices: pickDevices(bindings, device) };
 }
 
 /**
@@ -84,10 +92,10 @@ export class StageModel implements KvSequences {
 
   /** Throws an AppError `engine_failed` where the library refuses the file or the sizes. */
   static open(library: StageLibrary, options: StageOptions): StageModel {
-    const { llama, taps } = library;
+    const { llama, taps, devices } = library;
     const params = llama.model_default_params();
-    setDevices(params, [], undefined);
-    params.n_gpu_layers = 0;
+    setDevices(params, devices.pointers, options.split);
+    params.n_gpu_layers = devices.pointers.length === 0 ? 0 : (options.gpuLayers ?? ALL_LAYERS);
     const model = llama.model_load_from_file(options.path, params);
     if (model === null) throw new AppError("engine_failed", "the shard could not be loaded");
     const blocks = llama.model_n_layer(model);

@@ -63,6 +63,16 @@ export class CapacityBook {
     return undefined;
   }
 
+  /** The first free devices of the node that a task may take; undefined where it may not run there now. */
+  devicesFor(request: TaskRequest, nodeId: string): number[] | undefined {
+    const healthy = this.#accounts.get(nodeId)?.node?.devices ?? [];
+    const one = { ...request, gpus: 1 };
+    const isFree = (device: number) =>
+      this.#refusal(one, { nodeId, devices: [device] }, 1) === undefined;
+    const free = [...healthy.keys()].filter(isFree).slice(0, request.gpus);
+    return free.length === request.gpus ? free : undefined;
+  }
+
   #refusal(
     request: TaskRequest,
     { nodeId, devices }: TaskPlacement,

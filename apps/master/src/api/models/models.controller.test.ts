@@ -179,7 +179,7 @@ describe("models", () => {
     expect(await reasonOf({})).toBeNull();
     expect(await reasonOf({ placement: "whole", options: { kv_dtype: "q8_0" } })).toBeNull();
     expect(await reasonOf({ weights: { sources } })).toMatch(/size_bytes/);
-    expect(await reasonOf({ resources: { gpu_count: 1 } })).toMatch(/run on CPUs/);
+    expect(await reasonOf({ resources: { gpu_count: 1 } })).toMatch(/GPUs of one node/);
     expect(await reasonOf({ options: { kv_dtype: "q8_0" } })).toMatch(/kv_dtype/);
     const decoding = { deterministic: "always" };
     expect(await reasonOf({ options: { decoding } })).toMatch(/deterministic/);
@@ -199,10 +199,6 @@ describe("models", () => {
     ["replicas", { id: "a", source: "builtin://tiny", replicas: "some" }],
     ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 17 } }],
     ["placement", { id: "a", source: "builtin://tiny", placement: "split" }],
-    [
-      "placement",
-      { id: "a", source: "builtin://tiny", placement: "sharded", options: { device: "0" } },
-    ],
     [
       "replicas",
       { id: "a", source: "builtin://tiny", placement: "sharded", replicas: "every-worker" },

@@ -183,13 +183,10 @@ function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefine
 
 /** How workers may divide the model; undefined for the default. */
 function placementOf(request: RegisterModelRequest): ModelPlacement | undefined {
-  const { placement: mode, max_stages: maxStages, resources, options, replicas } = request;
+  const { placement: mode, max_stages: maxStages, options, replicas } = request;
   if (mode === undefined && maxStages === undefined) return undefined;
   if (mode === "whole" && maxStages !== undefined) {
     throw invalid("max_stages", "a `whole` model has no stages");
-  }
-  if (mode === "sharded" && (resources || (options.device ?? "cpu") !== "cpu")) {
-    throw invalid("placement", "stages run on CPUs: leave out `resources` and `options.device`");
   }
   if (mode === "sharded" && options.kv_dtype === "q8_0") {
     throw invalid("options.kv_dtype", "the caches of stages are `f16`");

@@ -5,6 +5,7 @@ import type { Random } from "@heddle/base/random";
 import type { LlamaDeployment } from "@heddle/contracts/engine";
 import type { StagePlan__Output } from "@heddle/contracts/generated/heddle/v1/StagePlan";
 import type { Log } from "@heddle/observability/logger";
+import type { StageDevices } from "./stage-devices.ts";
 import { maxStagesOf, type StageCandidate, type StagedReplica } from "./staged-replica.ts";
 import type { WakeUp } from "./wake-up.ts";
 
@@ -18,6 +19,7 @@ interface DivisionPlannerOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
+  readonly devices: Pick<StageDevices, "reserve">;
 }
 
 /** Has workers plan one deployment's divisions, one after the other, since they can read the model. */
@@ -42,12 +44,19 @@ export class DivisionPlanner {
     return this.#failure;
   }
 
+  get isPlanning(): boolean {
+    return this.#isPlanning;
+  }
+
   /** No plan is needed. */
   settle(): void {
     this.#failure = undefined;
   }
 
-  /** Asks for a replica on some of the free workers; false where a plan is under way, or it is too early. */
+  /**
+   * Asks for a replica on some of the free workers, which holds its devices when it is planned; false
+   * where a plan is under way, or it is too early.
+   */
   plan(
     spec: LlamaDeployment,
     free: readonly StageCandidate[],
@@ -56,7 +65,7 @@ export class DivisionPlanner {
     if (this.#isPlanning || this.#options.clock.monotonicMs() < this.#notBeforeMs) return false;
     const asked = roomiest(spec, free);
     this.#isPlanning = true;
-    void planned(spec, asked, asked[this.#faults % asked.length]?.node.link).then(
+    void this.#planned(spec, asked).then(
       (replica) => {
         this.#isPlanning = false;
         this.#failure = undefined;
@@ -66,6 +75,14 @@ export class DivisionPlanner {
       (error: unknown) => this.#failed(spec, toAppError(error)),
     );
     return true;
+  }
+
+  async #planned(spec: LlamaDeployment, asked: readonly StageCandidate[]): Promise<StagedReplica> {
+    const { link } = asked[this.#faults % asked.length]?.node ?? {};
+    const replica = await planned(spec, asked, link);
+    const nodes = replica.parts.map(({ node }) => node);
+    await this.#options.devices.reserve(spec.key, nodes);
+    return replica;
   }
 
   #failed({ key }: LlamaDeployment, failure: AppError): void {
@@ -96,7 +113,7 @@ async function planned(
   link: StageCandidate["node"]["link"],
 ): Promise<StagedReplica> {
   if (free.length < 2 || !link) {
-    const message = `${free.length} workers are there that could have a stage of ${spec.key}, and it needs two: start more`;
+    const message = `${free.length} workers are there that could have a stage of ${spec.key}, with free GPUs if it asks for some, and it needs two: start more`;
     throw new AppError("unavailable", message);
   }
   const { key, file, sources, sha256, sizeBytes, license } = spec.weights;

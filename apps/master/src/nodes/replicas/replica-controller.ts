@@ -14,7 +14,8 @@ import { leaving } from "../leaving.ts";
 import { type LoadBlocker, loadBlocker, modelMemory } from "../machine-offers.ts";
 import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
-import { type StageCandidate, stagedDeployment } from "./staged-replica.ts";
+import { StageDevices } from "./stage-devices.ts";
+import { deploymentOf, type StageCandidate } from "./staged-replica.ts";
 import { type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
@@ -86,7 +87,8 @@ export class ReplicaController {
   /** By scheduled deployment, then worker: the places. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
   readonly #staged: StagedReplicas;
-  #divided: StagedPlacement = { places: new Map(), whole: new Map() };
+  readonly #stageDevices: StageDevices;
+  #divided: StagedPlacement = { places: new Map(), whole: new Map(), settled: new Set() };
   /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
@@ -104,7 +106,12 @@ export class ReplicaController {
     this.#random = options.random;
     this.#log = options.log;
     this.#nextRun = new PacedRun(() => this.#reconcile(), options.clock);
-    this.#staged = new StagedReplicas({ ...options, onChange: () => this.#nextRun.request() });
+    this.#stageDevices = new StageDevices({ ...options, control, nodes: () => registry.nodes() });
+    this.#staged = new StagedReplicas({
+      ...options,
+      onChange: () => this.#nextRun.request(),
+      devices: this.#stageDevices,
+    });
     this.#unsubscribes = [
       registry.onChange((change) => {
         if (change === "nodes") this.#nextRun.request();
@@ -128,10 +135,15 @@ export class ReplicaController {
     if (!isLeader) this.#staged.clear();
     if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
-    this.#places = wantedReplicas(this.#control.state);
+    // The scheduler finds whole replicas their GPUs.
+    this.#places = new Map(
+      [...wantedReplicas(this.#control.state)].filter(([key]) => !this.#stageDevices.serves(key)),
+    );
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
-    this.#divided = this.#staged.places(deployments, this.#candidates(workers), isLeader);
+    const divisible = new Map([...deployments].filter(([key]) => !this.#places.has(key)));
+    this.#divided = this.#staged.places(divisible, this.#candidates(workers), isLeader);
+    if (isLeader) this.#stageDevices.follow(this.#divided.places, this.#divided.settled);
     const notes = this.#staged.notes();
     if (isLeader) this.#registry.divisions.set(notes);
     this.#forgetGone();
@@ -157,17 +169,23 @@ export class ReplicaController {
       const worker = byId.get(action.worker);
       if (!worker || this.#servesUnrecorded(worker, action)) continue;
       if (this.#finishesCalls(worker, action)) continue;
+      if (action.type === "load" && !this.#specFor(worker, action.deployment)) continue;
       if (isLeader || this.#isFirstLoad(worker, action)) this.#command(worker, action);
     }
   }
 
   #candidates(workers: readonly AttachedNode[]): StageCandidate[] {
     let memory: ReturnType<typeof modelMemory> | undefined;
+    let gpuMemory: ReturnType<StageDevices["memory"]> | undefined;
     return workers.map((node) => ({
       node,
       memoryBytes: (deployment) => {
+        if (this.#stageDevices.serves(deployment)) {
+          gpuMemory ??= this.#stageDevices.memory();
+          return gpuMemory(node.id, deployment);
+        }
         memory ??= modelMemory(this.#registry.nodes(), this.#control);
-        return memory(node.id, (key) => (stagedDeployment(key) ?? key) === deployment);
+        return memory(node.id, (key) => deploymentOf(key) === deployment);
       },
       leaving: leaving(this.#control.state, node.id),
     }));
@@ -275,7 +293,8 @@ export class ReplicaController {
   #specFor({ id }: AttachedNode, deployment: string): DeploymentSpec | undefined {
     const stages = this.#divided.places.get(deployment);
     const stage = stages?.get(id);
-    if (stage || (stages && !this.#divided.whole.get(deployment)?.workers.has(id))) return stage;
+    if (stage) return this.#stageDevices.specOn(stage, id);
+    if (stages && !this.#divided.whole.get(deployment)?.workers.has(id)) return undefined;
     const record = this.#control.state.deployments.get(deployment);
     const places = this.#places.get(deployment);
     if (!record || !places) return record?.spec;
@@ -312,10 +331,10 @@ export class ReplicaController {
   /** Workers that may have parts of a stage's weights, those with a stage of the model first. */
   #holders({ id }: AttachedNode, spec: DeploymentSpec): string[] {
     if (spec.engine !== "llama" || !spec.stage) return [];
-    const key = stagedDeployment(spec.key) ?? spec.key;
+    const key = deploymentOf(spec.key);
     const others = this.#registry.workers().filter((worker) => worker.id !== id);
     const isHolder = ({ replicas }: AttachedNode) =>
-      replicas.some(({ deployment }) => (stagedDeployment(deployment) ?? deployment) === key);
+      replicas.some(({ deployment }) => deploymentOf(deployment) === key);
     const sorted = others.toSorted((a, b) => Number(isHolder(b)) - Number(isHolder(a)));
     return sorted.slice(0, MAX_HOLDERS).map(({ register }) => register.address);
   }

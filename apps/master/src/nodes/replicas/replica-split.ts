@@ -36,10 +36,11 @@ export function splitReplicas(
   divided: readonly StagedReplica[],
   size: WholeSize = {},
 ): ReplicaSplit {
-  const wanted = typeof record.replicas === "number" ? record.replicas : 1;
+  const all = allDivided(record);
+  const { divided: wanted } = all;
   const mode = divisionOf(record);
   if (mode === "whole" || size.refusal !== undefined) return ALL_WHOLE;
-  if (mode === "sharded") return { divided: wanted, whole: undefined };
+  if (mode === "sharded") return all;
   const { key } = record.spec;
   const bytes = neededBytes(record.spec, size, candidates);
   const stages = new Set(divided.flatMap(({ parts }) => parts.map(({ node }) => node)));
@@ -64,6 +65,10 @@ export function splitReplicas(
     divided: count,
     whole: hasWhole ? { wanted: wanted - count, workers: fits } : undefined,
   };
+}
+
+export function allDivided({ replicas }: DeploymentRecord): ReplicaSplit {
+  return { divided: typeof replicas === "number" ? replicas : 1, whole: undefined };
 }
 
 /** A single worker takes what it holds the weights of: no other one could have a stage. */

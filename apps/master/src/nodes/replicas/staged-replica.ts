@@ -1,5 +1,6 @@
 import type { LlamaDeployment, ReplicaStatus } from "@heddle/contracts/engine";
 import type { ModelStage, PlacementMode, StagePeer } from "@heddle/contracts/models/model-division";
+import { undividedReason } from "@heddle/control/jobs/scheduling/divided-models";
 import type { DeploymentRecord } from "@heddle/control/state";
 import { stageBuildIn } from "@heddle/rpc/engine-features";
 import type { AttachedNode } from "../attached-node.ts";
@@ -67,9 +68,9 @@ function stageKey(deployment: string, replica: string, index: number): string {
   return `${deployment}#${replica}/${index}`;
 }
 
-/** The deployment of a stage's key; undefined for other keys. */
-export function stagedDeployment(key: string): string | undefined {
-  return key.includes("#") ? key.slice(0, key.indexOf("#")) : undefined;
+/** The deployment of a replica's or stage's key. */
+export function deploymentOf(key: string): string {
+  return key.includes("#") ? key.slice(0, key.indexOf("#")) : key;
 }
 
 /** What a worker is to load, under its key. */
@@ -188,26 +189,11 @@ export function maxStagesOf({ placement }: LlamaDeployment): number {
 }
 
 /**
- * Whether workers divide a deployment's replicas: all of them, none, or those that no single worker
- * can hold.
+ * Whether workers divide a deployment's replicas on their CPUs: all of them, none, or those that no
+ * single worker can hold.
  */
-export function divisionOf(record: DeploymentRecord): PlacementMode {
-  const { spec } = record;
+export function divisionOf({ spec }: DeploymentRecord): PlacementMode {
   if (spec.engine !== "llama") return "whole";
   const { mode = "auto" } = spec.placement ?? {};
-  return mode === "auto" && undividedReason(record) !== undefined ? "whole" : mode;
-}
-
-/** Why workers do not divide a deployment that leaves the placement open; undefined if they may. */
-export function undividedReason({ spec, resources }: DeploymentRecord): string | undefined {
-  if (spec.engine !== "llama" || (spec.placement?.mode ?? "auto") !== "auto") return undefined;
-  const { device = "cpu", kvDtype = "f16", decoding } = spec.options;
-  if (resources || device !== "cpu")
-    return "stages run on CPUs, and it has `resources` or a device";
-  if (kvDtype !== "f16") return "the caches of stages are `f16`, and `options.kv_dtype` is not";
-  if ((decoding?.deterministic ?? "request") !== "request") {
-    return "stages support `options.decoding.deterministic` of `request` alone";
-  }
-  if (spec.weights.sizeBytes !== undefined) return undefined;
-  return "its size is not known: register it with `weights.size_bytes`";
+  return mode === "auto" && undividedReason(spec) !== undefined ? "whole" : mode;
 }

@@ -8,8 +8,9 @@ import { DivisionPlanner } from "./division-planner.ts";
 import type { DivisionNote } from "./divisions.ts";
 import { following, mended, succeeding } from "./mended-replica.ts";
 import { PlacedSpecs, type StagePlaces } from "./placed-specs.ts";
-import type { WholeReplicas } from "./replica-split.ts";
+import { allDivided, type WholeReplicas } from "./replica-split.ts";
 import { ReplicaSplits } from "./replica-splits.ts";
+import type { StageDevices } from "./stage-devices.ts";
 import { StageHolds } from "./stage-holds.ts";
 import {
   alike,
@@ -31,6 +32,8 @@ export interface StagedPlacement {
   readonly places: StagePlaces;
   /** By deployment: its whole replicas beside those. */
   readonly whole: ReadonlyMap<string, WholeReplicas>;
+  /** Deployments whose stages on GPUs are as planned, on the leader. */
+  readonly settled: ReadonlySet<string>;
 }
 
 export interface StagedReplicasOptions {
@@ -39,6 +42,7 @@ export interface StagedReplicasOptions {
   readonly log: Log;
   /** Called when the places may have changed. */
   readonly onChange: () => void;
+  readonly devices: Pick<StageDevices, "serves" | "reserve">;
 }
 
 /** What is known of one deployment's division. */
@@ -115,20 +119,28 @@ export class StagedReplicas {
     const workers = new Map(candidates.map((each) => [each.node.id, each]));
     const places = new Map<string, Map<string, DeploymentSpec>>();
     const whole = new Map<string, WholeReplicas>();
-    const divisible = new Map([...deployments].filter(isDivisible));
+    const settled = new Set<string>();
+    const divisible = new Map([...deployments].filter(this.#isDivisible));
     for (const [key, record] of divisible) {
       const division = this.#division(key);
       const adoptsMs = isLeader && !division.isSettled ? this.#adoptsMs() : 0;
       if (adoptsMs > 0) adopt(division, record.spec, workers);
-      const split = this.#splits.of(record, candidates, allOf(division), isLeader);
+      const onGpus = this.#options.devices.serves(key);
+      const split = onGpus
+        ? allDivided(record)
+        : this.#splits.of(record, candidates, allOf(division), isLeader);
       // Until the workers' memory is known it is placed neither whole nor divided.
       if (!split || split.divided > 0 || split.whole) places.set(key, new Map());
+      if (onGpus && isLeader && adoptsMs <= 0 && !division.planner.isPlanning) settled.add(key);
       if (!split?.divided && !split?.whole) {
         this.#divisions.delete(key);
         continue;
       }
       if (split.whole) whole.set(key, split.whole);
-      const free = candidates.filter(({ node }) => !split.whole?.workers.has(node.id));
+      const free = candidates.filter(
+        ({ node, memoryBytes }) =>
+          !split.whole?.workers.has(node.id) && !(onGpus && memoryBytes(key) === 0),
+      );
       this.#mend(division, record.spec, workers, free);
       division.replicas.splice(split.divided);
       division.broken.splice(split.divided - division.replicas.length);
@@ -141,8 +153,12 @@ export class StagedReplicas {
     this.#splits.keep(divisible);
     this.#holds.keep([...this.#divisions.values()].flatMap(allOf));
     this.#specs.keep(places);
-    return { places, whole };
+    return { places, whole, settled };
   }
+
+  readonly #isDivisible = (entry: [string, DeploymentRecord]): entry is [string, LlamaRecord] =>
+    this.#options.devices.serves(entry[0]) ||
+    (entry[1].spec.engine === "llama" && divisionOf(entry[1]) !== "whole");
 
   #division(key: string): Division {
     let division = this.#divisions.get(key);
@@ -166,6 +182,7 @@ export class StagedReplicas {
     workers: Workers,
     free: readonly StageCandidate[],
   ): void {
+    const onGpus = this.#options.devices.serves(spec.key);
     const sound: StagedReplica[] = [];
     const broken: StagedReplica[] = [];
     for (const replica of allOf(division)) {
@@ -176,7 +193,11 @@ export class StagedReplicas {
         others,
       );
       const spares = others.filter((each) => !most || stageBuildOf(each) === stageBuildOf(most));
-      const holds = this.#holds.of(replica, { spares, workers });
+      const holds = this.#holds.of(replica, { spares, workers }).map((hold, index) => {
+        const node = replica.parts[index]!.node;
+        const hasRoom = !onGpus || workers.get(node)?.memoryBytes(spec.key) !== 0;
+        return hold === "firm" && !hasRoom ? "lost" : hold;
+      });
       const next = mended(replica, { holds, spares, workers, cuts: this.#holds.cuts });
       if (next) sound.push(next);
       else if (serves(replica, workers)) broken.push(replica);
@@ -217,10 +238,6 @@ export class StagedReplicas {
       this.#specs.place(places, replica, workers, isLeft);
     }
   }
-}
-
-function isDivisible(entry: [string, DeploymentRecord]): entry is [string, LlamaRecord] {
-  return entry[1].spec.engine === "llama" && divisionOf(entry[1]) !== "whole";
 }
 
 /** Takes up the replicas that an earlier leader has planned. */

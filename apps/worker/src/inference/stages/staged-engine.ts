@@ -36,20 +36,22 @@ export async function startStagedEngine(
   const build = [STAGE_BUILD, BATCH_TOKENS, indexOfShard(path), ...Object.values(sizes)].join("/");
   if (stage.peers.length > 0) {
     const options = { ...spec.options, ...sizes };
-    return startDriver({ options, stage, path, build }, start);
+    return startDriver({ options, split: spec.split, stage, path, build }, start);
   }
   const rule = cutRuleOf(await readGguf(path));
   const threads = spec.options.threads ?? defaultThreads();
+  const { split, options } = spec;
+  const on = { threads, device: options.device, gpuLayers: options.gpuLayers, split };
   const engine = await StageEngine.start({
     ...start,
-    start: { path, rule, threads, kvTokens, maxSequences, from: stage.from, to: stage.to },
+    start: { path, rule, ...on, kvTokens, maxSequences, from: stage.from, to: stage.to },
     driver: stage.driver,
   });
   const join = (frames: Duplex) => engine.join(frames);
   return Object.assign(engine, { stage: { build, join, left: () => engine.left() } });
 }
 
-interface Driver {
+interface Driver extends Pick<LlamaDeployment, "split"> {
   readonly options: EngineOptions;
   readonly stage: ModelStage;
   readonly path: string;
@@ -86,7 +88,7 @@ function streamsTo(
 
 /** Resolves when all stages have joined. While one is lost it takes no further requests. */
 async function startDriver(
-  { options, stage, path, build }: Driver,
+  { options, split, stage, path, build }: Driver,
   { joinPeers, ...start }: EngineStart,
 ): Promise<WorkerEngine> {
   const { join, connect } = streamsTo({ stage, build }, { joinPeers, ...start });
@@ -132,6 +134,7 @@ async function startDriver(
       ...start,
       modelPath: path,
       options,
+      split,
       onRestart: (reason) => {
         state.isUp = false;
         start.onDown(reason);

@@ -1,4 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
+import type { TaskPlacement } from "@heddle/scheduler/model";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 import type {
   CheckpointRecord,
@@ -25,6 +26,7 @@ export type JobsCommand =
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | PlaceStagesCommand
   | ReadyReplicaCommand
   | ReleaseReplicaCommand
   | FailReplicaCommand
@@ -209,6 +211,16 @@ export interface ServingNodeCommand {
   readonly atMs: number;
   readonly nodeId: string;
   readonly serving: readonly ServingHold[];
+}
+
+/** Stages of a replica get GPUs, all or none: those of a new one, or some that move. From PLACES_STAGES on. */
+export interface PlaceStagesCommand {
+  readonly type: "replica.place";
+  readonly atMs: number;
+  readonly deployment: string;
+  /** At most one on a node. */
+  readonly places: readonly TaskPlacement[];
+  readonly limits: PlanLimits;
 }
 
 /** A replica with a place from the scheduler serves. */

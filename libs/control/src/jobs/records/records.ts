@@ -1,4 +1,5 @@
 import type { FailureReason, JobState, SubmitJob } from "@heddle/contracts/api/job-spec";
+import type { DeploymentSpec } from "@heddle/contracts/engine";
 import type { PlanEntry } from "@heddle/scheduler/plan-entry";
 
 /**
@@ -300,7 +301,7 @@ export interface ServingHold {
   readonly devices: readonly number[];
 }
 
-/** What each replica of a deployment needs of a node, for the scheduler. */
+/** What each replica of a deployment needs of a node, or each stage of one that workers divide. */
 export interface ReplicaResources {
   /** Whole devices, at least 1. */
   readonly gpuCount: number;
@@ -312,13 +313,15 @@ export interface ReplicaResources {
   readonly orCpu?: true | undefined;
 }
 
-/** A replica's place from the scheduler, held until the replica has left it. */
+/** A replica's place from the scheduler, or one for stages of replicas, held until they have left it. */
 export interface ReplicaRecord {
   readonly deployment: string;
   readonly nodeId: string;
   /** Empty after a permanent failure. */
   readonly devices: readonly number[];
   readonly grantedAtMs: number;
+  /** It is for stages of replicas that workers divide. */
+  readonly stage?: true | undefined;
   /** When it first served. */
   readonly readyAtMs?: number | undefined;
   /** Its node's drain deadline has passed: it stops, whether another one is ready or not. */
@@ -401,12 +404,12 @@ export interface NodeEventRecord {
   readonly why?: string | undefined;
 }
 
-/** The part of a deployment that the scheduler reads. */
+/** The part of a deployment that decides what its replicas hold. */
 export interface ScheduledDeployment {
   readonly replicas: number | "every-worker";
   /** Its request to the scheduler; a GPU in `options.device` is requested as well. */
   readonly resources?: ReplicaResources | undefined;
-  readonly spec: { readonly options: { readonly device?: string | undefined } };
+  readonly spec: DeploymentSpec;
 }
 
 /** The replicated maps of this part, by name. */
@@ -430,6 +433,8 @@ export interface JobsState {
   readonly secrets: ReadonlyMap<string, unknown>;
   /** By key; read-only here. */
   readonly deployments: ReadonlyMap<string, ScheduledDeployment>;
+  /** Values of the cluster; read-only here. */
+  readonly cluster: ReadonlyMap<string, number | string>;
 }
 
 /** The key of a task in `tasks`. */

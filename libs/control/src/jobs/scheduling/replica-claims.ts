@@ -1,14 +1,16 @@
 import type { QueuedJob, RunningJob, TaskRequest } from "@heddle/scheduler/model";
 import { entryKey, replicaEntry } from "@heddle/scheduler/plan-entry";
 import type { JobIndex } from "../index/job-index.ts";
-import type {
-  JobsState,
-  NodeRecord,
-  ReplicaRecord,
-  ReplicaResources,
-  ServingHold,
+import {
+  type JobsState,
+  type NodeRecord,
+  type ReplicaRecord,
+  type ReplicaResources,
+  replicaKey,
+  type ServingHold,
 } from "../records/records.ts";
 import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "../records/task-request.ts";
+import { isDividedOnGpus } from "./divided-models.ts";
 
 /**
  * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
@@ -35,6 +37,11 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
   if (places.some(({ failure }) => failure)) return undefined;
   const kept = places.filter((place) => isSound(state, place));
   if (kept.length >= needs.replicas) return undefined;
+  const taken = places.map(({ nodeId }) => nodeId);
+  return claimOf(deployment, 1, claimRequest(needs, taken));
+}
+
+function claimOf(deployment: string, tasks: number, request: TaskRequest): QueuedJob {
   return {
     entry: replicaEntry(deployment),
     project: SERVING_PROJECT,
@@ -43,16 +50,43 @@ export function replicaClaim(state: JobsState, deployment: string): QueuedJob | 
     qosLevel: "standard",
     priority: 0,
     preemptible: false,
-    tasks: 1,
-    request: claimRequest(
-      needs,
-      places.map(({ nodeId }) => nodeId),
-    ),
+    tasks,
+    request,
     submittedAtMs: 0,
     waitingFor: [],
     notBeforeMs: 0,
     sameRack: false,
   };
+}
+
+/**
+ * What this many stages of a deployment hold that workers divide over GPUs, each on another node;
+ * undefined for other deployments. The leader chooses the nodes, as only it knows what stages need.
+ */
+export function stageClaim(
+  state: JobsState,
+  deployment: string,
+  stages: number,
+): QueuedJob | undefined {
+  const needs = dividesGpus(state, deployment) ? gpuNeeds(state, deployment) : undefined;
+  return needs && claimOf(deployment, stages, claimRequest(needs, []));
+}
+
+/**
+ * The GPUs of a node that its stage of the deployment holds, or could get; undefined where it has
+ * none for one.
+ */
+export function stageDevices(
+  state: JobsState,
+  { capacity }: Pick<JobIndex, "capacity">,
+  { deployment, nodeId }: Pick<ReplicaRecord, "deployment" | "nodeId">,
+): readonly number[] | undefined {
+  const held = state.replicas.get(replicaKey({ deployment, nodeId }));
+  const quarantined = state.nodes.get(nodeId)?.quarantined ?? [];
+  const isHealthy = !quarantined.some(({ device }) => held?.devices.includes(device));
+  if (held) return isHealthy ? held.devices : undefined;
+  const claim = stageClaim(state, deployment, 1);
+  return claim && capacity.devicesFor(claim.request, nodeId);
 }
 
 /** What the scheduler is to find for a deployment's replicas, and for how many. */
@@ -68,6 +102,27 @@ const NAMED_GPU: ReplicaResources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 
 
 /** What the scheduler is to find for the deployment; undefined for one that is placed without it. */
 function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
+  return dividesGpus(state, key) ? undefined : gpuNeeds(state, key);
+}
+
+/** Whether workers divide the deployment's replicas, each stage on GPUs. A divided one stays so. */
+export function dividesGpus(state: JobsState, key: string): boolean {
+  const needs = gpuNeeds(state, key);
+  if (!needs) return false;
+  if (isDividedOnGpus(state, state.deployments.get(key)!.spec, needs.resources)) return true;
+  return [...state.replicas.values()].some(({ deployment, stage }) => stage && deployment === key);
+}
+
+/** Why workers do not divide a deployment that needs GPUs and leaves it open; undefined for others. */
+export function undividedOnGpus(state: JobsState, key: string): string | undefined {
+  const spec = state.deployments.get(key)?.spec;
+  const isOpen = spec?.engine === "llama" && (spec.placement?.mode ?? "auto") === "auto";
+  if (!isOpen || !gpuNeeds(state, key) || dividesGpus(state, key)) return undefined;
+  return "its weights fit the GPUs of one node, or no node with such GPUs is known";
+}
+
+/** The GPUs of each replica, or stage of one; undefined for a deployment that needs none. */
+function gpuNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
   const deployment = state.deployments.get(key);
   if (!deployment || runsWithoutGpu(state, key)) return undefined;
   const { resources, replicas, spec } = deployment;
@@ -148,8 +203,9 @@ export function failedReplicas(
 }
 
 /**
- * By each deployment that the scheduler places, the places of the replicas that are to run: the oldest
- * of the sound ones, and those on draining nodes for which no other serves yet.
+ * By each deployment that holds GPUs, the places of the replicas that are to run: the oldest of the
+ * sound ones, and those on draining nodes for which no other serves yet. Of one that workers divide
+ * these are all places for stages.
  */
 export function wantedReplicas(
   state: JobsState,
@@ -157,10 +213,11 @@ export function wantedReplicas(
   const wanted = new Map<string, Map<string, ReplicaRecord>>();
   const replicas = new Map<string, number>();
   for (const deployment of state.deployments.keys()) {
-    const needs = replicaNeeds(state, deployment);
+    const needs = gpuNeeds(state, deployment);
     if (!needs) continue;
+    const isDivided = dividesGpus(state, deployment);
     wanted.set(deployment, new Map());
-    replicas.set(deployment, needs.replicas);
+    replicas.set(deployment, isDivided ? Number.POSITIVE_INFINITY : needs.replicas);
   }
   const oldestFirst = [...state.replicas.values()].sort(
     (a, b) => a.grantedAtMs - b.grantedAtMs || (a.nodeId < b.nodeId ? -1 : 1),

@@ -2,7 +2,6 @@ import { readFileSync, statSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo, KvDtype } from "@heddle/contracts/engine";
-import { deviceLabel } from "@heddle/contracts/gpu-devices";
 import { loadAdapterPart } from "../../shards/adapter-cut.ts";
 import { FramePipe } from "../../shards/ring/frame-pipe.ts";
 import { type Residual, type RingAdapter, StageRing } from "../../shards/ring/stage-ring.ts";
@@ -14,7 +13,7 @@ import { streamSlots } from "../kv-cache/stream-copy.ts";
 import { UnifiedKvCache } from "../kv-cache/unified-kv-cache.ts";
 import { LLAMA_VERSION } from "../native/abi-guard.ts";
 import { type Bindings, type Llama, openBindings } from "../native/bindings.ts";
-import { setDevices } from "../native/device-split.ts";
+import { pickDevices, setDevices } from "../native/device-split.ts";
 import { readsWeights } from "../native/huge-pages.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
@@ -90,9 +89,6 @@ const NO_POOLING = 0;
 const LAST = 3;
 const RANK = 4;
 
-/** In ggml_backend_dev_type: discrete and integrated GPUs. */
-const GPU_TYPES = [1, 2];
-
 /** The cache's keys and values: their type of ggml, and bytes of each number. */
 const KV_TYPES: Readonly<Record<KvDtype, { readonly type: number; readonly bytes: number }>> = {
   f16: { type: 1, bytes: 2 },
@@ -114,28 +110,6 @@ export function loadModel(start: ThreadStart): Loading {
   } finally {
     log.silence();
   }
-}
-
-/** The GPUs of a list of indexes, in its order. */
-function pickDevices(bindings: Bindings, device: string): { pointers: bigint[]; name: string } {
-  if (device === "cpu") return { pointers: [], name: "cpu" };
-  const gpus: Pointer[] = [];
-  const count = Number(bindings.ggml.dev_count());
-  for (let i = 0; i < count; i++) {
-    const pointer = bindings.ggml.dev_get(i);
-    if (GPU_TYPES.includes(bindings.ggml.dev_type(pointer))) gpus.push(pointer);
-  }
-  const indexes = device.split(",");
-  const pointers = indexes.flatMap((index) => gpus[Number(index)] ?? []);
-  const [first] = pointers;
-  if (first === undefined || pointers.length < indexes.length) {
-    throw new AppError(
-      "unavailable",
-      `device ${device} is not one of this node's ${gpus.length} GPUs; ` +
-        'say "cpu" or an index below that number',
-    );
-  }
-  return { pointers, name: deviceLabel(indexes, bindings.ggml.dev_description(first)) };
 }
 
 function readModel(llama: Llama, start: ThreadStart, devices: readonly bigint[]): Pointer {

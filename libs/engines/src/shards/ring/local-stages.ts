@@ -40,6 +40,11 @@ export class LocalStages {
     return this.#stages.map(({ pid }) => pid);
   }
 
+  /** What each of them computes on. */
+  get devices(): readonly string[] {
+    return this.#stages.map(({ device }) => device);
+  }
+
   get count(): number {
     return this.#starts.length;
   }

@@ -32,14 +32,7 @@ export interface StageEngineOptions {
  * taken for the beginning of the next one's.
  */
 export class StageEngine implements Engine {
-  readonly info: EngineInfo = {
-    engine: `llama.cpp ${LLAMA_VERSION} (cpu)`,
-    device: "cpu",
-    contextTokens: 0,
-    vocabularySize: 0,
-    parameters: 0,
-    fileType: "stage",
-  };
+  readonly info: EngineInfo;
   readonly #options: StageEngineOptions;
   readonly #closing = new AbortController();
   #process: StageProcess;
@@ -52,6 +45,10 @@ export class StageEngine implements Engine {
 
   private constructor(options: StageEngineOptions, process: StageProcess) {
     this.#options = options;
+    const { device } = process;
+    const engine = `llama.cpp ${LLAMA_VERSION} (${device})`;
+    const sizes = { contextTokens: 0, vocabularySize: 0, parameters: 0 };
+    this.info = { engine, device, ...sizes, fileType: "stage" };
     this.#process = process;
     this.#ready = Promise.resolve(process);
     this.#watch(process);

@@ -11,9 +11,9 @@ import { StageRunner } from "./stage-runner.ts";
 process.once("message", (start: StageStart) => {
   try {
     const options = { ...start, isLast: false, batchTokens: BATCH_TOKENS };
-    const stage = StageModel.open(openStageLibrary(), options);
-    const runner = new StageRunner(stage);
-    say({ kind: "ready" }, () => serve(runner));
+    const library = openStageLibrary(start.device);
+    const runner = new StageRunner(StageModel.open(library, options));
+    say({ kind: "ready", device: library.devices.name }, () => serve(runner));
   } catch (error) {
     const { code, message } = toAppError(error);
     say({ kind: "failed", code, message }, end);

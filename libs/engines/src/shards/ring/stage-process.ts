@@ -14,6 +14,8 @@ const HEAP_FLAGS = ["--max-semi-space-size=1", "--max-old-space-size=128"];
 /** A stage that is not the last, in a process of its own. */
 export interface StageProcess {
   readonly pid: number | undefined;
+  /** What it computes on, as people know it. */
+  readonly device: string;
   /** Takes the frames of the stage before, and gives those for the stage after. */
   readonly frames: Duplex;
   /** Resolves with the reason when the process is gone. */
@@ -48,6 +50,7 @@ export async function startStage(start: StageStart, signal?: AbortSignal): Promi
   frames.on("error", () => undefined);
   return {
     pid: child.pid,
+    device: said.device,
     frames,
     ended,
     close: async (reason) => {

@@ -1,3 +1,4 @@
+import type { GpuSplit } from "@heddle/contracts/models/model-division";
 import type { CutRule } from "../cut-rules.ts";
 import type { BlockRange } from "../shard-cut.ts";
 
@@ -9,6 +10,10 @@ export interface StageStart extends BlockRange {
   readonly threads: number;
   readonly kvTokens: number;
   readonly maxSequences: number;
+  /** `cpu`, or indexes of GPUs joined by commas. */
+  readonly device?: string | undefined;
+  readonly gpuLayers?: number | undefined;
+  readonly split?: GpuSplit | undefined;
 }
 
 /** Where the process reads frames and writes them. */
@@ -16,5 +21,5 @@ export const STAGE_FD = 4;
 
 /** What the process says over its channel, once. */
 export type StageMessage =
-  | { readonly kind: "ready" }
+  | { readonly kind: "ready"; readonly device: string }
   | { readonly kind: "failed"; readonly code: string; readonly message: string };

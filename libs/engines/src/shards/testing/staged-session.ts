@@ -102,7 +102,7 @@ export class StagedSession extends EngineSession<LlamaEngine> {
     }
     const { rule } = model;
     const { kvTokens = KV_TOKENS, maxSequences = 4 } = options;
-    const sizes = { rule, threads: 1, kvTokens, maxSequences };
+    const sizes = { rule, threads: 1, kvTokens, maxSequences, device: options.device };
     const stages = new LocalStages(
       files
         .slice(0, -1)

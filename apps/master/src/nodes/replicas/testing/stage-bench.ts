@@ -8,7 +8,7 @@ import type { AttachedNode } from "../../attached-node.ts";
 import type { StagePlaces } from "../placed-specs.ts";
 import { type PlacementWorker, planPlacement } from "../placement-plan.ts";
 import type { StageCandidate } from "../staged-replica.ts";
-import { StagedReplicas } from "../staged-replicas.ts";
+import { StagedReplicas, type StagedReplicasOptions } from "../staged-replicas.ts";
 
 export const STAGED_SPEC: LlamaDeployment = {
   key: "m",
@@ -43,6 +43,8 @@ export class StageBench {
   readonly #reports = new Map<string, ReplicaStatus>();
   readonly staged = this.leader();
   #actions: ReturnType<typeof planPlacement> = [];
+  /** Which of them the stages run on; none if absent. */
+  devices: StagedReplicasOptions["devices"] = { serves: () => false, reserve: async () => {} };
   spec = STAGED_SPEC;
   replicas = 1;
 
@@ -57,6 +59,10 @@ export class StageBench {
       random: () => 1,
       log: { info() {}, warn() {}, error() {} },
       onChange: () => {},
+      devices: {
+        serves: (key) => this.devices.serves(key),
+        reserve: (key, nodes) => this.devices.reserve(key, nodes),
+      },
     });
   }
 

@@ -1,0 +1,98 @@
+// holds: shard-gpus
+
+import { readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { eventually } from "@heddle/base/testing/eventually";
+import type { Model } from "@heddle/contracts/api/models";
+import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ProcessCluster } from "../../../test/process-cluster.ts";
+
+// Stages on workers with declared GPUs, whose engines run on the CPU.
+
+const ON_GPU = "gpu 0: H100 (simulated, on the CPU)";
+const WORKERS = ["one", "two", "three"];
+
+let cluster: ProcessCluster;
+beforeAll(async () => {
+  cluster = await ProcessCluster.start({ workers: 0, isBare: true });
+  for (const name of WORKERS) {
+    const gpus = name === "three" ? [] : ["--simulate-gpus", "1xH100-80GB"];
+    await cluster.startWorker([...gpus, "--name", name], name);
+  }
+});
+afterAll(() => cluster?.close());
+
+const nodeOf = (name: string) => readFileSync(join(cluster.data, name, "node-id"), "utf8").trim();
+const model = async (id: string) =>
+  (await (await cluster.request("GET", `/api/v1/models/${id}`)).json()) as Model;
+const ready = (id: string) =>
+  cluster.until(async () => (await model(id)).status === "ready", `${id} is ready`);
+const stagesOf = async (id: string) => (await model(id)).replicas[0]?.stages ?? [];
+/** The names of the workers whose GPU is in use. */
+const inUse = async () => {
+  const reply = await cluster.request("GET", "/api/v1/cluster/resources");
+  const { nodes } = (await reply.json()) as {
+    nodes: { name: string; gpus: { in_use: number }[] }[];
+  };
+  return nodes.filter(({ gpus }) => gpus.some((pool) => pool.in_use === 1)).map(({ name }) => name);
+};
+
+it("a model is divided over the GPUs of two workers, which nothing else gets", async () => {
+  const file = join(cluster.data, "six.gguf");
+  await writeTinyModel(file, { blocks: 6 });
+  const weights = {
+    file: "six.gguf",
+    sources: [`file://${file}`],
+    size_bytes: statSync(file).size,
+  };
+  const options = { context_tokens: 512, kv_tokens: 1_024, max_sequences: 2, threads: 1 };
+  const registered = await cluster.request("POST", "/api/v1/models", {
+    id: "divided",
+    weights,
+    options,
+    placement: "sharded",
+    resources: { gpu_count: 1, gpu_type: "H100" },
+  });
+  expect(await registered.text()).toContain('"object":"model"');
+  await ready("divided");
+  const stages = await stagesOf("divided");
+  expect(stages).toMatchObject([
+    { first_block: 0, device: ON_GPU, phase: "ready" },
+    { last_block: 5, device: ON_GPU, phase: "ready" },
+  ]);
+  for (const { planned_bytes: planned } of stages) expect(planned).toBeGreaterThan(0);
+  expect(stages.map(({ node }) => node).sort()).toEqual(["one", "two"].map(nodeOf).sort());
+  expect((await inUse()).sort()).toEqual(["one", "two"]);
+  const { choices } = await cluster.openai.chat.completions.create({
+    model: "divided",
+    messages: [{ role: "user", content: "Hello" }],
+    max_tokens: 4,
+  });
+  expect(choices[0]?.message.content).toBeDefined();
+  const whole = { id: "whole", source: "builtin://tiny?seed=9", resources: { gpu_count: 1 } };
+  await cluster.request("POST", "/api/v1/models", whole);
+  await eventually(async () => (await model("whole")).waiting_for.length > 0);
+});
+
+it("another worker with a GPU takes the stage of one that is drained", async () => {
+  await cluster.request("DELETE", "/api/v1/models/whole");
+  await cluster.startWorker(["--simulate-gpus", "1xH100-80GB", "--name", "four"], "four");
+  const [first] = await stagesOf("divided");
+  await cluster.request("POST", `/api/v1/workers/${first!.node}/drain`, {});
+  await cluster.until(async () => {
+    const [moved] = await stagesOf("divided");
+    return moved?.node === nodeOf("four") && moved.phase === "ready";
+  }, "the stage has moved");
+  expect(await stagesOf("divided")).toMatchObject([{ device: ON_GPU }, { device: ON_GPU }]);
+  await cluster.until(async () => {
+    const used = await inUse();
+    return used.length === 2 && used.includes("four");
+  }, "the GPU that it has left is free");
+  await ready("divided");
+});
+
+it("a model that is removed frees the GPUs of all its stages", async () => {
+  await cluster.request("DELETE", "/api/v1/models/divided");
+  await cluster.until(async () => (await inUse()).length === 0, "no GPU is in use");
+});

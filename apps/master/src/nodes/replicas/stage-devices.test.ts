@@ -1,0 +1,132 @@
+// holds: shard-gpus
+
+import { AppError } from "@heddle/base/errors";
+import type { DeploymentSpec } from "@heddle/contracts/engine";
+import type { ControlCommand } from "@heddle/control/command";
+import { nodeOffer, scheduledModel } from "@heddle/control/jobs/testing/specs";
+import { expect, test } from "vitest";
+import { VolatileControl } from "../../../test/test-master.ts";
+import type { NodeView } from "../node-directory.ts";
+import { StageDevices } from "./stage-devices.ts";
+import { AFTER_ADOPTION_MS, StageBench, stagePlacesOf } from "./testing/stage-bench.ts";
+
+const GIB = 2 ** 30;
+
+/** Nodes with two GPUs each, and the model m, each stage of which has one. */
+async function benchOf(...ids: string[]) {
+  const control = new VolatileControl();
+  const replicas = new Map<string, string[]>(ids.map((id) => [id, []]));
+  const uuids = new Map<string, string>();
+  const nodes = () =>
+    ids.map((id) => ({
+      id,
+      hostId: "host",
+      gpus: [0, 1].map((index) => {
+        const uuid = `${uuids.get(id) ?? id}-${index}`;
+        return { index, uuid, memoryBytes: 16 * GIB, simulated: false };
+      }),
+      replicas: replicas.get(id)!.map((deployment) => ({ deployment })),
+    })) as unknown as NodeView[];
+  for (const id of ids) {
+    await control.propose({ type: "node.join", atMs: 1, offer: nodeOffer(id, { gpuCount: 2 }) });
+  }
+  const made = scheduledModel("m", 1, 1) as Extract<ControlCommand, { type: "model.register" }>;
+  const spec = { ...made.deployment.spec, placement: { mode: "sharded" } } as DeploymentSpec;
+  await control.propose({ ...made, deployment: { ...made.deployment, spec } });
+  const clock = { monotonicMs: () => 0, wallMs: () => 2 };
+  const log = { info() {}, warn() {}, error() {} };
+  const devices = new StageDevices({ control, clock, log, nodes });
+  /** Follows these stages, each a key and its node. */
+  const follow = async (...stages: [string, string][]) => {
+    const places = new Map(stages.map(([key, node]) => [key, new Map([[node, spec]])]));
+    devices.follow(places, new Set(["m"]));
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  const held = () => [...control.state.replicas.values()].map(({ nodeId }) => nodeId).sort();
+  return { control, devices, follow, held, replicas, spec, uuids };
+}
+
+test("stage devices: workers that report the same GPU share its memory", async () => {
+  const { devices, uuids } = await benchOf("a", "b", "c");
+  expect(devices.memory()("a", "m")).toBe(16 * GIB);
+  uuids.set("b", "a");
+  const memory = devices.memory();
+  expect(["a", "b", "c", "d"].map((id) => memory(id, "m") / GIB)).toEqual([8, 8, 16, 0]);
+});
+
+test("stage devices: a stage is loaded when GPUs are held for it, and with these", async () => {
+  const { devices, spec } = await benchOf("a", "b");
+  const stage = { ...spec, key: "m#b/0" };
+  expect(devices.specOn(stage, "a")).toBeUndefined();
+  await devices.reserve("m", ["a", "b"]);
+  const on = devices.specOn(stage, "a");
+  expect(on).toEqual({ ...stage, options: { ...stage.options, device: "0" } });
+  expect(devices.specOn(stage, "a")).toBe(on);
+  expect(devices.specOn({ ...spec, key: "other" }, "a")).toMatchObject({ options: {} });
+});
+
+test("stage devices: where one worker has no free GPU none is held", async () => {
+  const { control, devices, held } = await benchOf("a", "b");
+  for (const device of [0, 1]) {
+    const quarantine = { nodeId: "b", device, why: "Xid 79" };
+    await control.propose({ type: "node.quarantine", atMs: 2, ...quarantine });
+  }
+  await expect(devices.reserve("m", ["a", "b"])).rejects.toThrow(/stages of m get no GPUs now/);
+  expect(held()).toEqual([]);
+});
+
+test("stage devices: they follow a stage that moves, when it has left the old worker", async () => {
+  const { devices, follow, held, replicas } = await benchOf("a", "b", "c");
+  await devices.reserve("m", ["a", "b"]);
+  replicas.set("a", ["m#b/0"]);
+  replicas.set("b", ["m"]);
+  await follow(["m", "b"], ["m#b/0", "a"]);
+  expect(held()).toEqual(["a", "b"]);
+  await follow(["m", "b"], ["m#b/0", "c"]);
+  expect(held()).toEqual(["a", "b", "c"]);
+  replicas.set("a", []);
+  await follow(["m", "b"], ["m#b/0", "c"]);
+  expect(held()).toEqual(["b", "c"]);
+});
+
+/** Workers whose stages have GPUs, of which these are short. */
+function gpuBench(...names: string[]) {
+  const bench = new StageBench(...names);
+  const reserved: string[][] = [];
+  let fault: AppError | undefined;
+  bench.devices = {
+    serves: () => true,
+    reserve: async (_, nodes) => {
+      if (fault) throw fault;
+      reserved.push([...nodes]);
+    },
+  };
+  const refuse = (message: string | undefined) => {
+    fault = message === undefined ? undefined : new AppError("conflict", message);
+  };
+  return { bench, reserved, refuse };
+}
+
+test("staged replicas: one is planned on workers with GPUs, which its plan holds", async () => {
+  const { bench, reserved, refuse } = gpuBench("a", "b", "c", "d");
+  bench.add("b", undefined, 0);
+  refuse("they are gone");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toEqual([]);
+  expect(bench.staged.notes().get("m")?.misfit).toBe("they are gone");
+  refuse(undefined);
+  bench.nowMs += AFTER_ADOPTION_MS;
+  await bench.places();
+  expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 a", "m#d/1 c"]);
+  expect(reserved).toEqual([["a", "c", "d"]]);
+});
+
+test("staged replicas: a stage whose GPU fails goes to a worker with a healthy one", async () => {
+  const { bench } = gpuBench("a", "b", "c", "d");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  bench.add("a", undefined, 0);
+  expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+});
