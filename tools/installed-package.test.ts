@@ -166,6 +166,14 @@ describe.skipIf(process.platform === "win32")("the installed package", () => {
       await page.run(first);
       const enrollKey = readFileSync(join(data, "enroll-key"), "utf8");
       expect(enrollKey).toMatch(/^hdlj_[0-9a-f]{64}::hdl_live_\w+\n$/);
+      // As the page says, the key in place of the token: a second worker's machine.
+      const joining = `exec heddle-worker --tls --name worker-2 --data "$DATA/worker-2" --grpc-host "$MACHINE_3" \\
+        --masters "$MACHINE_1:8081" --enroll-key-file "$DATA/enroll-key"`;
+      const [bash = "", ...flags] = [...(third ?? []), "bash", "-c", joining];
+      const worker = new DrivenProcess([bash, ...flags], page.env);
+      others.push(worker);
+      await worker.printed(/"msg":"ready"/);
+      await found(async () => /worker-2 +ready/.exec(await workers()));
       await page.run(first);
       await page.start(third);
       expect((await page.run(first)).output).toContain("FamilyA-1-2B is pulled");

@@ -106,6 +106,21 @@ describe.skipIf(isMissing)("the chart", () => {
     expect(peers).toEqual([`--peers=${named.join(",")}`]);
   });
 
+  it("chart: the operator has namespaces' projects, the Service what checks HTTPS", () => {
+    const objects = render("a", "--values", join(CHART, "ci", "everything.yaml"));
+    const args = objects.flatMap(containersOf).flatMap((container) => container.args);
+    expect(args).toContain("--projects=ops=*,team-a=vision+speech");
+    const tls = ["--set", "master.httpTlsSecret=api-tls", "--set", "service.annotations.a=b"];
+    const service = render("a", ...tls).find(({ kind, metadata }) => {
+      return kind === "Service" && metadata.name === "a-heddle";
+    });
+    expect(service?.metadata).toHaveProperty("annotations", {
+      a: "b",
+      "heddle.dev/endpoint": "https://a-heddle.models.svc.cluster.local:80",
+      "heddle.dev/http-tls-secret": "api-tls",
+    });
+  });
+
   it("chart: two releases in a namespace share no object", () => {
     const namesOf = (release: string) =>
       render(release, "--set", "parameterServer.replicas=1,crds.enabled=false").map(

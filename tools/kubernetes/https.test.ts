@@ -1,9 +1,12 @@
 // holds: kube-https
 
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { delimiter, dirname, join } from "node:path";
 import { createOwnCertificate } from "@heddle/pki/certificate-authority";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { kubectl, untilFound } from "./kube-cluster.ts";
+import { kubeTool } from "./kube-tools.ts";
 import { ChartRelease, SMALL_PARTS, whyNoRelease } from "./release.ts";
 
 const why = whyNoRelease();
@@ -75,6 +78,15 @@ describe.skipIf(why !== undefined)("the chart with HTTPS", { timeout: 600_000 },
     const job = { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec };
     kubectl(["apply", "--filename", "-"], JSON.stringify(job));
     k("wait", "--for=condition=Complete", "--timeout=120s", "trainingjob/hello");
+  });
+
+  it("https: kubectl heddle checks the certificate by the Secret", () => {
+    const plugin = join(import.meta.dirname, "../../bin/kubectl-heddle.mjs");
+    const path = `${dirname(kubeTool("kubectl") ?? "")}${delimiter}${process.env["PATH"]}`;
+    const env = { ...process.env, PATH: path, KUBECONFIG: process.env["HEDDLE_KUBECONFIG"] };
+    const args = [plugin, "--namespace", namespace, "workers", "list"];
+    const list = execFileSync(process.execPath, args, { env, encoding: "utf8" });
+    expect(list).toMatch(/heddle-worker-0 +ready/);
   });
 
   it("https: another authority is not trusted, and HTTP in the clear is refused", async () => {
