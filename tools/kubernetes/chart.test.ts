@@ -121,6 +121,12 @@ describe.skipIf(isMissing)("the chart", () => {
     });
   });
 
+  it("chart: fields of definitions that an older Kubernetes refuses are left out", () => {
+    const isSelectable = (version: string) =>
+      JSON.stringify(render("a", "--kube-version", version)).includes("selectableFields");
+    expect(["1.30.9", "1.31.0", "1.34.3"].map(isSelectable)).toEqual([false, true, true]);
+  });
+
   it("chart: two releases in a namespace share no object", () => {
     const namesOf = (release: string) =>
       render(release, "--set", "parameterServer.replicas=1,crds.enabled=false").map(

@@ -99,12 +99,17 @@ describe.skipIf(why !== undefined)("the operator", () => {
   });
 
   it("operator: a TrainingJob runs as one job, and kubectl waits for its end", async () => {
-    apply("TrainingJob", "hello", { command: "echo hello", labels: { a: "b" } });
+    const spec = { command: "echo hello", queue: "default", labels: { a: "b" } };
+    apply("TrainingJob", "hello", spec);
     k("wait", "--for=condition=Complete", "--timeout=120s", "tj/hello");
     const { status } = shown("tj", "hello");
     const job = await heddle.jobs.get(status?.jobId ?? "");
     expect(job).toMatchObject({ state: "succeeded", name: `${namespace}.hello` });
     expect(job.labels).toMatchObject({ a: "b" });
+    const selected = (phase: string) =>
+      k("get", "tj", `--field-selector=status.phase=${phase},spec.queue=default`);
+    expect(selected("Succeeded")).toContain("hello");
+    expect(selected("Running")).not.toContain("hello");
     expect(k("get", "tj", "hello")).toMatch(/PHASE +PROGRESS[\s\S]*hello +Succeeded/);
     expect(k("describe", "tj", "hello")).toMatch(/Normal +Succeeded .*heddle-operator/);
   });

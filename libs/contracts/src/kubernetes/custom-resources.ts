@@ -84,6 +84,7 @@ export const TRAINING_JOB: ResourceKind = {
     completionTime: time,
     remaining: { type: "string", description: "The time to the expected end, as 5m." },
   },
+  selectable: [".spec.project", ".spec.queue"],
   columns: [
     ["Phase", "string", ".status.phase"],
     ["Progress", "string", ".status.progress"],

@@ -64,6 +64,8 @@ export interface ResourceKind {
   /** Fields that never change, by their names in the spec. */
   readonly fixed: readonly string[];
   readonly status: SchemaNode;
+  /** Paths beside the phase that `kubectl get --field-selector` takes. */
+  readonly selectable?: readonly string[];
   readonly columns: readonly (readonly [name: string, type: string, path: string, priority?: 1])[];
   readonly scale?: SchemaNode;
 }
@@ -72,7 +74,7 @@ export const AGE = ["Age", "date", ".metadata.creationTimestamp"] as const;
 
 /** The CustomResourceDefinition of a kind. */
 export function definitionOf(resource: ResourceKind): SchemaNode {
-  const { kind, plural, shortNames, description, scale } = resource;
+  const { kind, plural, shortNames, description, scale, selectable = [] } = resource;
   return {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
@@ -94,6 +96,7 @@ export function definitionOf(resource: ResourceKind): SchemaNode {
           served: true,
           storage: true,
           subresources: { status: {}, ...(scale ? { scale } : {}) },
+          selectableFields: [".status.phase", ...selectable].map((jsonPath) => ({ jsonPath })),
           additionalPrinterColumns: resource.columns.map(([name, type, jsonPath, priority]) => ({
             name,
             type,
