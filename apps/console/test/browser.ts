@@ -37,8 +37,8 @@ export const NEEDS_CHROMIUM = CHROMIUM ? "" : " (skipped: no Chromium; apt-get i
 export class ConsoleRig {
   readonly folder = mkdtempSync(join(tmpdir(), "heddle-console-"));
   /**
-   * Errors that pages have logged or thrown; not those of masters without a leader (503), who are
-   * asked again, and not those of this machine's network, to which other tests add interfaces.
+   * Errors that pages have logged or thrown. Not counted are 503 of masters without a leader, which
+   * are retried, and errors of this machine's network, to which other tests add interfaces.
    */
   readonly errors: string[] = [];
   /** Writes the `--auth-file` of a cluster at that address. */

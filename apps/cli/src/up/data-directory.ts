@@ -57,9 +57,11 @@ const MASTER_MIB = 64;
 const SPARE_MIB = 16;
 
 /**
- * The directory of a local cluster, readable by its owner only: `credentials.json` (for the CLI),
- * `bootstrap-key`, `cluster-token` and `enroll-key` (for its processes), `lock`, `logs/`, `models/`
- * and one directory for each process.
+ * The directory of a local cluster, readable by its owner only:
+ *
+ * - `credentials.json` for the CLI,
+ * - `bootstrap-key`, `cluster-token` and `enroll-key` for its processes,
+ * - `lock`, `logs/`, `models/` and one directory for each process.
  */
 export class DataDirectory {
   readonly path: string;

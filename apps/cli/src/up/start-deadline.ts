@@ -15,9 +15,9 @@ export interface WatchedStart {
 }
 
 /**
- * Resolves when all processes are ready. Rejects with `deadline_exceeded` after a time without
- * another ready process: masters join one after the other and machines differ in speed, so the
- * whole start has no fixed limit.
+ * Resolves when all processes are ready; rejects with `deadline_exceeded` after a time without
+ * another ready process. The whole start has no fixed limit, as masters join one after the other
+ * and machines differ in speed.
  */
 export async function untilStarted(start: WatchedStart): Promise<void> {
   const { started, timeoutMs, signal } = start;

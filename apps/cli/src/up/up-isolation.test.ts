@@ -18,8 +18,8 @@ import { programOf, startArguments } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { DrivenProcess } from "../testing/driven-process.ts";
 
-// What a job can reach of a cluster of `heddle up`, and of processes that the same user has started
-// by hand: no file and no process, at each isolation level of this machine.
+// A job reaches no file and no process of a cluster of `heddle up`, at each isolation level of this
+// machine. The same holds for processes that the same user has started by hand.
 
 const MAIN = programOf("cli");
 const isRoot = process.getuid?.() === 0;

@@ -72,7 +72,7 @@ export interface GroupStatus {
   readonly applied: number;
   readonly snapshotIndex: number;
   /**
-   * Reads may be stale: this master was removed, or has not applied commits for long, or was
+   * Reads may be stale. This master was removed, has not applied commits for long, or was
    * disconnected and does not know the commit index yet.
    */
   readonly isBehind: boolean;

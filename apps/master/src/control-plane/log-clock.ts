@@ -2,8 +2,8 @@ import { type Clock, systemClock } from "@heddle/base/clock";
 import type { ControlPlane } from "./control-plane.ts";
 
 /**
- * The time by which the timers of jobs run. It is never behind that of the log, which only grows: where a wall clock
- * was set back, it continues at the pace of the monotonic clock.
+ * The time by which the timers of jobs run, never behind that of the log, which only grows. Where a
+ * wall clock was set back, it continues at the pace of the monotonic clock.
  */
 export class LogClock implements Clock {
   readonly #control: Pick<ControlPlane, "logTimeMs">;

@@ -22,8 +22,8 @@ const ONCE_DEADLINE_MS = 10_000;
 const PASSING: readonly ErrorCode[] = ["unavailable", "outcome_unknown", "overloaded"];
 
 /**
- * For changes at the start of a master, which are idempotent: retries while there is no leader or
- * the outcome of the last attempt is unknown.
+ * For idempotent changes at the start of a master. Retries while there is no leader or the outcome
+ * of the last attempt is unknown.
  */
 export function untilSettled<Result>(
   control: ControlPlane,

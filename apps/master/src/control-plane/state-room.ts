@@ -8,8 +8,8 @@ import type { ControlPlane } from "./control-plane.ts";
 const CHECK_MS = 1_000;
 
 /**
- * Lowers the setting `state_mib` to what this master's heap holds, wherever it is higher: no master may
- * take in more than the one with the least memory can replay. Resolves when the signal aborts.
+ * Lowers the setting `state_mib` wherever it exceeds what this master's heap holds, until the
+ * signal aborts. No master may take in more than the one with the least memory can replay.
  */
 export async function keepStateRoom(
   control: ControlPlane,

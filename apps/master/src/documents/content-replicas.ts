@@ -50,7 +50,7 @@ export class ContentReplicas {
 
   /**
    * Resolves with the digest when the content is on this disk and those of a majority of the
-   * voters; the other masters get it after that, or fetch it.
+   * voters. The other masters get it after that, or fetch it.
    */
   async put(content: Uint8Array): Promise<string> {
     const release = this.reserve(content.byteLength);

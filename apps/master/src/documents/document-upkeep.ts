@@ -37,8 +37,8 @@ interface DocumentUpkeepOptions {
 }
 
 /**
- * Keeps this master's disk in step with the records: fetches contents that it lacks, removes those
- * without a record, and verifies all of them once a day. The leader removes expired records.
+ * Keeps this master's disk in step with the records: fetches missing contents, removes those
+ * without a record, and verifies all once a day. The leader removes expired records.
  */
 export class DocumentUpkeep {
   readonly #options: DocumentUpkeepOptions;

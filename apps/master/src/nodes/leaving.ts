@@ -1,8 +1,8 @@
 import type { ControlState } from "@heddle/control/state";
 
 /**
- * Whether the worker is draining or drained. A drained one gets no call, but for a model that it
- * divides with others; a draining one only while no other worker has the deployment ready.
+ * Whether the worker is draining or drained. A drained one gets calls only for models divided with
+ * others; a draining one while no other worker has the deployment ready.
  */
 export function leaving(
   { nodes }: Pick<ControlState, "nodes">,

@@ -59,9 +59,9 @@ interface Pool extends Sharing {
 }
 
 /**
- * The offer of each worker to jobs. The workers of a machine divide its capacity, less the reserve
- * and the memory of replicas and parameter servers; so do those of a control group. `live` are the
- * nodes that report to this master.
+ * The offer of each worker to jobs; `live` are the nodes that report to this master. The workers of
+ * a machine or control group divide its capacity, less the reserve and the memory of replicas and
+ * parameter servers.
  */
 export function machineOffers(
   live: readonly NodeView[],

@@ -364,7 +364,7 @@ export class NodeRegistry implements NodeDirectory {
   }
 
   /**
-   * Counts silence in runs of this timer, not in time: while this process was stalled the timer did
+   * Counts silence in runs of this timer, not in time. While this process was stalled the timer did
    * not run, and unread heartbeats age no node.
    */
   #dropSilent(): void {

@@ -15,8 +15,8 @@ export interface ServerWatchOptions {
 }
 
 /**
- * A parameter server is lost after this share of a worker's time: it cannot cause a double run, and
- * it must be lost before its workers' timeout.
+ * A parameter server is lost after this share of a worker's time: before its workers' timeout. That
+ * is safe, as it cannot cause a double run.
  */
 const SERVER_LOST_SHARE = 1 / 3;
 /** But not before it has missed a report; where a worker's time is short, after this share of it. */

@@ -65,8 +65,8 @@ export interface WorkerLinkOptions {
 }
 
 /**
- * The master's connection to one worker: one Session stream for all requests, opened for the first
- * replica and reopened with backoff when it breaks, and the unary calls that load models.
+ * The master's connection to one worker. One Session stream has all requests, opened for the first
+ * replica and reopened with backoff when it breaks; unary calls load models.
  */
 export class WorkerLink {
   readonly #options: WorkerLinkOptions;

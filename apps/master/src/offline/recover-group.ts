@@ -81,8 +81,8 @@ async function finishInterrupted({ current, ready }: Paths): Promise<void> {
 }
 
 /**
- * Throws `conflict` where a recovery was cut off: a start there would find no state, and join the
- * others, or found a group, as if it were new.
+ * Throws `conflict` where a recovery was cut off. A start there would find no state, and join the
+ * others or found a group as if it were new.
  */
 export function checkNoRecoveryUnderWay(dataDirectory: string): void {
   const { current, ready } = pathsOf(dataDirectory);

@@ -23,9 +23,9 @@ export interface LeaderTask {
 }
 
 /**
- * Runs a task of the active leader: a step after each relevant change and at the time that the last
- * step returned, never two at once. A failed step, as on the loss of leadership, is logged and
- * retried. Steps keep no essential state.
+ * Runs a task of the active leader in steps, one at a time: after each relevant change and at the
+ * time that the last returned. A failed step, as on the loss of leadership, is logged and retried;
+ * steps keep no essential state.
  */
 export class LeaderLoop {
   readonly #task: LeaderTask;

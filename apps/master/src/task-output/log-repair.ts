@@ -27,8 +27,8 @@ export interface LogRepairOptions {
 }
 
 /**
- * Fetches what this master lacks of a log: what follows its end, and gaps that the worker deleted
- * before shipping them here but after shipping them to another master.
+ * Fetches what this master lacks of a log. That is what follows its end, and gaps that the worker
+ * shipped to another master and then deleted.
  */
 export class LogRepair {
   readonly #options: LogRepairOptions;

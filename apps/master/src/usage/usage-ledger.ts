@@ -11,8 +11,8 @@ const MAX_WAITING_ROWS = 100_000;
 const MAX_WAITING_LABEL_CHARS = 16 * 1024 * 1024;
 const FLUSH_MS = 500;
 /**
- * This many rows are written at once: under load, rows held for half a second would be promoted to
- * the heap's old generation and soon be garbage there.
+ * This many rows are written at once. Rows held for half a second under load would be promoted to
+ * the heap's old generation, and soon be garbage there.
  */
 const FLUSH_ROWS = 256;
 /** The sums are written after this many bytes of rows: a start reads at most this many again. */

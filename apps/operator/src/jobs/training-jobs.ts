@@ -137,9 +137,9 @@ export class TrainingJobs implements Reconciler<TrainingJobObject> {
   }
 
   /**
-   * A changed spec suspends or resumes the job; a job that was suspended or resumed by another client
-   * changes the spec: both views show what was asked for last. Resolves with another job if it changed,
-   * and with the object as it is then.
+   * Both views show what was asked for last: a changed spec suspends or resumes the job, and
+   * another client's suspension or resumption changes the spec. Resolves with the job and the
+   * object as they are then.
    */
   async #followSuspension(
     current: TrainingJobObject,

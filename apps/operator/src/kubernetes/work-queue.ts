@@ -11,9 +11,8 @@ export interface WorkQueueOptions {
 }
 
 /**
- * Keys that wait for work. A key waits once, however often it is added, and is never worked on twice at
- * the same time; so the queue is as long as there are objects at most. Failed work is repeated with
- * back-off.
+ * Keys that wait for work; failed work is repeated with back-off. A key waits once, and is never
+ * worked on twice at the same time, so the queue has at most one entry for each object.
  */
 export class WorkQueue {
   readonly #options: WorkQueueOptions;

@@ -160,9 +160,9 @@ export class Shard {
   }
 
   /**
-   * As `read`, for a checkpoint of this version. Rejects with `conflict` when it has passed, or when
-   * the shard lags: it has less, and no part is on its way. Where each part is an update by itself, a
-   * shard that lags is read as it is: it lacks parts of a worker that was lost between two shards.
+   * As `read`, for a checkpoint of this version; rejects with `conflict` when it has passed. A
+   * lagging shard has less, and no part is on its way: `bsp` rejects too, others are read without
+   * parts of a lost worker.
    */
   async readAt(version: number, signal: AbortSignal): Promise<GateRelease> {
     const limited = AbortSignal.any([signal, this.#closed.signal]);

@@ -23,8 +23,7 @@ export interface TrainedModel {
 
 /**
  * Writes a trained language model as a GGUF file for the inference engine, in float32, so that it
- * answers as trained; its lineage is in the metadata. Throws an AppError `invalid_value` where a
- * tensor is missing.
+ * answers as trained. Throws an AppError `invalid_value` where a tensor is missing.
  */
 export async function exportLanguageModel(
   path: string,

@@ -8,8 +8,8 @@ import {
 import type { ProgressLine } from "./progress-file.ts";
 
 /**
- * At each doubling of a task's values beyond these, a record has twice the lines: the history grows
- * with the logarithm of the values, and a record is a fixed small share of them.
+ * At each doubling of a task's values beyond these, a record has twice the lines. So the history
+ * grows with the logarithm of the values, and a record is a fixed small share of them.
  */
 const LEVEL_VALUES = 8_192;
 /** Further names are not recorded. */

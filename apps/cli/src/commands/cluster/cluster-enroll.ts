@@ -6,8 +6,8 @@ import { fieldsOf, textOf } from "../../http/json-fields.ts";
 import { isRecordFormat, printRecord } from "../../output/rows.ts";
 
 /**
- * `heddle cluster enroll`: prints an enrolment key alone on standard output: the hash of the
- * cluster's authority, and an API key that can do nothing but admit nodes.
+ * `heddle cluster enroll`: prints an enrolment key alone on standard output. The key is the hash of
+ * the cluster's authority, and an API key that can only admit nodes.
  */
 export async function enrollKey(command: Command): Promise<number> {
   const { heddle, data, messages, format } = commandContext(command);

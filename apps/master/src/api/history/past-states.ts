@@ -13,8 +13,8 @@ const MAX_MS = 60_000;
 const RETRY_AFTER_MS = 5_000;
 
 /**
- * Past states of this master, each rebuilt from its files in a thread with a heap of its own: one at
- * a time, for a minute at most. The master continues meanwhile, whatever becomes of the thread.
+ * Past states of this master, each rebuilt from its files in a thread with a heap of its own. One
+ * is rebuilt at a time, for a minute at most; the master continues whatever becomes of the thread.
  */
 @Injectable()
 export class PastStates implements OnApplicationShutdown {

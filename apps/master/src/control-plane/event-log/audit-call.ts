@@ -30,8 +30,9 @@ export function callIsAbout(subject: string): void {
 }
 
 /**
- * The call that asks for a change, for the first of its changes that has an event of its own: a call
- * has one event, however many changes it makes. `undo` is for a change that was surely not made.
+ * The call that asks for a change, for the first of its changes that has an event of its own. A
+ * call has one event, however many changes it makes; `undo` is for a change that was surely not
+ * made.
  */
 export function takeAudit(
   type: ControlCommand["type"],

@@ -35,9 +35,9 @@ export interface PreparedCluster {
 }
 
 /**
- * Gives a new cluster its pepper, its first admin key and its shipped models. A cluster that has
- * a key was prepared before, and is served as it is known here even while there is no leader; a new
- * one waits for its first leader.
+ * Gives a new cluster its pepper, its first admin key and its shipped models. A new cluster waits
+ * for its first leader; one that has a key was prepared before, and is served even without a
+ * leader.
  */
 export async function prepareCluster(
   control: RaftControlPlane,

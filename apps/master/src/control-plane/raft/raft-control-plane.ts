@@ -439,9 +439,9 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   }
 
   /**
-   * Where two members voted, the one that stays cannot be elected without this one's vote until it has
-   * applied the removal: a crash of this one at that moment, and an end at its next start, would leave
-   * a group that never has a leader again.
+   * Where two members voted, the one that stays cannot be elected without this one's vote until it
+   * has applied the removal. If this one ended before that, the group might never have a leader
+   * again.
    */
   async #awaitRelease(): Promise<void> {
     const endMs = performance.now() + MAX_LINGER_MS;

@@ -47,9 +47,8 @@ export async function readOrCreateClusterToken(path: string): Promise<string> {
 }
 
 /**
- * Registers the first admin key on a cluster that has none: the one in the file, which is made
- * where it is missing, or without a file a new one. Returns the text of a key that was made here
- * and is in no file, to be shown once.
+ * Registers the first admin key on a cluster that has none: the file's, which is made where it is
+ * missing, or a new one. Returns the text of a new key that is in no file, to be shown once.
  */
 export async function bootstrapAdminKey(
   control: ControlPlane,

@@ -23,7 +23,7 @@ interface AuditedRequest extends CallerRequest {
 
 /**
  * Has every call that changes, starts or reads data of models, and every denied one, make exactly
- * one event: that of the change which names it, or a record of the call.
+ * one event. It is that of the change which names the call, or a record of the call.
  */
 export function auditCalls(
   instance: FastifyInstance,

@@ -25,8 +25,8 @@ interface AuditParts {
 }
 
 /**
- * The calls that this master answered and no change names, on their way into the event log: gathered
- * into one command a second or for 64 calls. A command is made once, however often it is sent.
+ * The calls that this master answered and no change names, on their way into the event log. One
+ * command takes those of a second, or 64 of them; it is made once, however often it is sent.
  */
 export class AuditTrail implements OnApplicationShutdown {
   readonly #parts: AuditParts;

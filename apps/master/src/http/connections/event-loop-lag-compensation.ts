@@ -7,8 +7,8 @@ const MAX_FORGIVEN_MS = 60_000;
 
 /**
  * Extends the limits against slow clients by the time in which this process was stalled. Node
- * checks them by the clock before it reads: after a stall, a request that arrived in time is still
- * unread and would get a timeout.
+ * checks them before it reads, so that a request which arrived in time would get a timeout after a
+ * stall.
  */
 export function compensateTimeoutsForEventLoopLag(
   server: Server,

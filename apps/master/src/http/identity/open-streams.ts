@@ -11,8 +11,8 @@ export function mayBeEndless({ method, replies }: Pick<ApiOperation, "method" | 
 }
 
 /**
- * Ends an answer that still runs when its caller may not do the same any more: its key or token was
- * revoked, or its roles changed. Its client resumes, and gets what it may.
+ * Ends a running answer when its caller may no longer make the call: its key or token was revoked,
+ * or its roles changed. The client resumes, and gets what it may.
  */
 export async function endWithRights(
   { raw }: FastifyReply,

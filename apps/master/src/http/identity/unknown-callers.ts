@@ -4,8 +4,8 @@ import { AppError, ERROR_TABLE, toAppError } from "@heddle/base/errors";
 const MAX_A_SECOND = 100;
 
 /**
- * Bounds how many calls of a second are denied for want of a valid key or token: those beyond are
- * refused with 429, which is counted and is no event. Calls with a valid key are never refused here.
+ * Bounds how many calls of a second are denied for want of a valid key or token. Those beyond get
+ * 429, which is counted and makes no event; calls with a valid key never get it here.
  */
 export class UnknownCallers {
   readonly #nowMs: () => number;

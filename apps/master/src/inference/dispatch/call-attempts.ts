@@ -71,7 +71,7 @@ export class CallAttempts {
 
   /**
    * The failure of a call that failed on every ready engine, once later reports show that those
-   * engines run: then no restart will produce another replica.
+   * engines run. No restart will then produce another replica.
    */
   finalFailure(ready: readonly AttemptedReplica[]): FailedAttempt | undefined {
     let last: FailedAttempt | undefined;

@@ -58,11 +58,11 @@ export interface InferenceAnswer {
 
 export interface InferenceDispatch {
   /**
-   * Chooses a replica, queueing while none has room, and resolves when the first event is there, so
-   * that a refusal still has its HTTP status. Until the last event another replica takes over from a
-   * lost one; only of an engine that sends no ids of tokens an answer fails then. Rejects with an
-   * AppError: `overloaded` (with retryAfterMs), `model_loading`, `unavailable`,
-   * `deadline_exceeded`, `cancelled`, or the engine's refusal.
+   * Chooses a replica, queueing while none has room; resolves at the first event, so that a refusal
+   * still has its HTTP status. Until the last event another replica takes over from a lost one,
+   * unless the engine sends no ids of tokens. Rejects with an AppError: `overloaded` (with
+   * retryAfterMs), `model_loading`, `unavailable`, `deadline_exceeded`, `cancelled`, or the
+   * engine's refusal.
    */
   start(call: InferenceCall, signal: AbortSignal, wait?: CallWait): Promise<InferenceAnswer>;
   stats(): DispatchStats;

@@ -23,13 +23,13 @@ const MAX_BATCHES_AHEAD = 4;
  *
  * 1. Replicas where it starts at once (used + sequences <= maxSequences).
  * 2. Replicas where it waits in the engine (<= maxSequences + min(maxQueued, maxSequences)), which
- *    keeps the engine busy. There are two exceptions above that bound: few requests of many choices
- *    fill it, or other keys do and this key has less than half a batch. The engine then shares slots.
+ *    keeps the engine busy. The bound has two exceptions: few requests of many choices fill the
+ *    engine, or other keys do and this key has under half a batch. The engine then shares slots.
  *    Calls of lower priorities take no room from a higher one, whose engine preempts them.
  * 3. Others have no room: the call waits here, where it can still go to the first free replica.
  *
- * Within a class, of a call in parts, the one with the fewest of its other parts for its size wins;
- * then the highest `share - 0.5 * load` wins:
+ * Within a class, the replica with the fewest other parts of the same call for its size wins. Then
+ * the highest `share - 0.5 * load` wins:
  *
  * - share = leading chunks of the prompt that the replica served before / all its chunks,
  * - load = used / maxSequences.

@@ -54,8 +54,8 @@ export class DivisionPlanner {
   }
 
   /**
-   * Asks for a replica on some of the free workers, which holds its devices when it is planned; false
-   * where a plan is under way, or it is too early.
+   * Asks for a replica on some of the free workers, which holds its devices when it is planned.
+   * Returns false where a plan is under way, or it is too early.
    */
   plan(
     spec: LlamaDeployment,

@@ -105,8 +105,8 @@ export class StageHolds {
   }
 
   /**
-   * Stages that go to other workers, since the last one's worker does not reach theirs: of the two that
-   * of the worker that is cut off from more others, else the earlier one, as no calls end with it.
+   * Stages that move since the worker of the last one does not reach theirs. The last one moves if
+   * its worker is cut off from more others; else the unreached ones do, which ends no calls.
    */
   #parted(
     replica: StagedReplica,

@@ -95,8 +95,8 @@ export function takesPlaceOf(
 }
 
 /**
- * What each worker of the replica is to load, and of the one before it: that one's last stage until this
- * one is ready, the others until its calls have ended and it is unloaded.
+ * What each worker is to load, of the replica and of the one before it. That one's last stage is
+ * kept until this one is ready, its other stages until its calls have ended and it is unloaded.
  */
 export function placedStages(
   replica: StagedReplica,
@@ -164,7 +164,7 @@ export function canHaveStage({ register, link }: StageCandidate["node"]): boolea
 }
 
 /**
- * The largest group of workers whose stages work with each other; of groups that are equally large the
+ * The largest group of workers whose stages work with each other. Of equally large groups it is the
  * one with which more of the others work.
  */
 export function alike(

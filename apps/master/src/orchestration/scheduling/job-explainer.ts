@@ -168,8 +168,8 @@ export class JobExplainer {
   }
 
   /**
-   * The changes of the spec that would have the job start now, or make a job possible that can never
-   * run; empty for one that the plan starts.
+   * The changes of the spec that would have the job start now, or make possible a job that can
+   * never run. There are none for one that the plan starts.
    */
   *#changes(
     snapshot: SchedulingSnapshot,

@@ -5,8 +5,8 @@ import { ENVIRONMENTS } from "@heddle/training/environments/environments";
 import { algorithmSchemas } from "./algorithm-schemas.ts";
 import { loadPlugins } from "./load-plugins.ts";
 
-// Prints what the plugins on standard input add, for a worker that must not load them itself: only
-// JSON on standard output, or the reason on standard error.
+// Prints what the plugins on standard input add, for a worker that must not load them itself.
+// Standard output gets JSON alone; the reason of a failure goes to standard error.
 
 const print = process.stdout.write.bind(process.stdout);
 // Output of plugins belongs to the logs of their jobs; here it would corrupt the answer.

@@ -27,9 +27,9 @@ export interface KnownPeers {
 }
 
 /**
- * Opens a stream to each stage before the last, in order, but for those to which a known one is open.
- * `build` is what all stages must have in common. Rejects with the first failure, which names the
- * stage; the other streams stay open for the next try, since a stage that is left begins again.
+ * Opens a stream to each stage before the last that has none; `build` is what all stages must have
+ * in common. Rejects with the first failure but keeps the other streams for the next try, since a
+ * stage that is left begins again.
  */
 export async function joinPeers(
   { peers }: ModelStage,

@@ -12,9 +12,9 @@ import { COPIER_VARIABLE, signalProcess } from "./process-tree.ts";
 import { openPipe, type PipeEnds } from "./unnamed-pipe.ts";
 
 /**
- * Copies both pipes, each to its file, until their last writer closes them. After a failed write,
- * as on a full disk, output is skipped and marked once the file accepts it: a program with an
- * unread pipe would block. Copiers ignore signals to their group.
+ * Copies both pipes, each to its file, until their last writer closes them; copiers ignore signals
+ * to their group. Output after a failed write, as on a full disk, is skipped and later marked: a
+ * program with an unread pipe would block.
  */
 const COPIER = [
   "trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE TSTP TTIN TTOU XFSZ; mark=$1",

@@ -36,8 +36,9 @@ function landlockVersion(): number {
 }
 
 /**
- * Restricts this thread and what it becomes: it reads nothing below `hidden`, writes nowhere but below
- * `writable`, traces no process outside and, from version 6 on, signals none. Throws where it cannot.
+ * Restricts this thread and what it becomes; throws where it cannot. It reads nothing below
+ * `hidden`, writes only below `writable`, traces no process outside and, from version 6 on, signals
+ * none.
  */
 export function restrictByLandlock(paths: LandlockConfinement): void {
   const version = landlockVersion();

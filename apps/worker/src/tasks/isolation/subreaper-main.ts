@@ -1,8 +1,8 @@
 import { ORDERS_FD } from "./launch-orders.ts";
 import { adoptOrphans, execute } from "./libc.ts";
 
-// Becomes the program of its arguments as a subreaper: processes that the task's programs leave behind
-// become children of it, also those that have left their session and environment.
+// Becomes the program of its arguments as a subreaper. Processes that the task's programs leave
+// behind become its children, also those that have left their session and environment.
 
 const [program = "", ...args] = process.argv.slice(2);
 adoptOrphans();

@@ -2,7 +2,7 @@ import { arch } from "node:os";
 import koffi from "koffi";
 import { checked } from "./libc.ts";
 
-// A filter of system calls, for what Landlock does not refuse: a task with the worker's user could
+// A filter of system calls, for what Landlock does not refuse. A task with the worker's user could
 // set limits and priorities of the worker's and the masters' processes, which can end them.
 
 /**
@@ -65,9 +65,9 @@ const prctlCall = koffi
   .func("prctl", "int", ["int", "ulong", "void *", "ulong", "ulong"]);
 
 /**
- * From now on this thread, and what it becomes, sets limits and priorities of itself alone: others
- * are refused with EPERM, and so is every call of another architecture. Throws where the kernel has
- * no filters, or on an architecture that is not known here.
+ * Keeps this thread, and what it becomes, from setting limits and priorities of others: such calls,
+ * and all of another architecture, get EPERM. Throws where the kernel has no filters, or on an
+ * architecture that is not known here.
  */
 export function refuseLimitsOfOthers(): void {
   const calls = ARCHITECTURES[arch()];

@@ -32,8 +32,8 @@ export function realPath(path: string): string {
 }
 
 /**
- * What a user's view must replace so that the user reaches the paths: the topmost directories on the way
- * to each that the user may not pass. Whatever else is below them the user could not reach anyway.
+ * What a user's view must replace so that the user reaches the paths: the topmost directory on each
+ * way that the user may not pass. Whatever else is below them the user could not reach anyway.
  */
 export function viewFor(
   paths: readonly { readonly path: string; readonly isReadOnly: boolean }[],

@@ -28,8 +28,8 @@ export interface Claims {
 }
 
 /**
- * The users that the workers of a machine use. Each worker keeps its own in a file that it locks: the
- * kernel ends the lock with the worker, and so shows which files are stale.
+ * The users that a machine's workers use, each worker's own in a file that it locks. The kernel
+ * ends the lock with the worker, and so shows which files are stale.
  */
 export class UserClaims {
   readonly #folder: string;

@@ -2,9 +2,9 @@ import { uptime } from "node:os";
 import type { Clock } from "@heddle/base/clock";
 
 /**
- * This worker's right to run tasks. It holds for `leaseMs` from the time of the renewal's request,
- * not of its answer: an answer that stayed unread in a stopped process extends nothing. The clock
- * must advance while the machine sleeps.
+ * This worker's right to run tasks, for `leaseMs` from the renewal's request, by a clock that
+ * advances while the machine sleeps. An answer that stayed unread in a stopped process extends
+ * nothing.
  */
 export class Lease {
   readonly #clock: Pick<Clock, "monotonicMs">;

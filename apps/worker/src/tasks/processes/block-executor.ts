@@ -22,8 +22,8 @@ interface RunnableBlock {
 }
 
 /**
- * Runs steps of plugins' blocks: each as a process, which is isolated, bounded, killed and adopted as
- * any other task's, and held to what the list of plugins allows.
+ * Runs steps of plugins' blocks, each as a process that is held to what the list of plugins allows.
+ * It is isolated, bounded, killed and adopted as any other task's.
  */
 export class BlockExecutor implements Executor {
   readonly name = "block";

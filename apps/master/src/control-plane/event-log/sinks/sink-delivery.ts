@@ -24,9 +24,9 @@ interface DeliveryParts {
 }
 
 /**
- * Copies the event log to a sink, the oldest first, one batch at a time. The leader writes to sinks
- * that the masters share, and keeps their place in the replicated state; a sink that knows its own
- * place is of each master. A sink that fails is tried again, and holds up nothing else.
+ * Copies the event log to a sink, the oldest first, one batch at a time. Each master writes to a
+ * sink that knows its own place; only the leader writes to others, and keeps their place in the
+ * replicated state.
  */
 export class SinkDelivery {
   readonly #parts: DeliveryParts;
