@@ -21,8 +21,8 @@ import { AppError } from "./errors.ts";
  * - Each component is opened relative to the descriptor of its parent, and no link is followed. A
  *   directory that is replaced with a link between check and use is an error.
  * - Only regular files are opened, and an open never waits for the other end of a pipe.
- * - A file that its folder's user only linked there is refused: where `fs.protected_hardlinks` is 0,
- *   a task can give any file of the disk a second name.
+ * - A file that its folder's user only linked there is refused. Where `fs.protected_hardlinks` is
+ *   0, a task can give any file of the disk a second name.
  */
 
 const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;

@@ -222,8 +222,8 @@ export interface Usage {
 
 /**
  * The events of one request.
- * - In order: one `started`; the `prompt`, if asked for; `delta`s, with one `finish` per choice after its last delta; then
- *   exactly one of `done` or `failed`.
+ * - In order: one `started`; the `prompt`, if asked for; `delta`s; then exactly one of `done` or
+ *   `failed`. Each choice has one `finish` after its last delta.
  * - Of an EmbedRequest: one `started`, one `embedding` per input in any order, then the same.
  * - Of a ReadRequest: one `started` of no tokens, one `reading`, then the same.
  * - A refused request has only `failed`; a cancelled one ends with `failed` and code `cancelled`.

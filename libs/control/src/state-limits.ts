@@ -120,8 +120,8 @@ export function hasRoomForTasks(
 }
 
 /**
- * What of a record that changes is kept: all of it, all but details such as the last lines, or only
- * what its reserved bytes hold.
+ * What is kept of a record that changes: all, all but details such as the last lines, or only what
+ * its reserved bytes hold.
  */
 export function keptParts({ state, index }: JobsPart): "all" | "artifacts" | "least" {
   const used = reservedBytes(state, index) + MAX_RECORD_BYTES;

@@ -263,8 +263,8 @@ export class ParameterServerClient implements ParameterClient {
   }
 
   /**
-   * Announces a part to a shard, over the connection of pulls where there is one: a gRPC call and
-   * two messages between threads cost more than a small part. Returns the part's path.
+   * Announces a part to a shard, over the connection of pulls where there is one; returns the
+   * part's path. A gRPC call and two messages between threads cost more than a small part.
    */
   async #announce(link: ShardLink, push: PushArgument): Promise<string> {
     const reply = new PushReplySink();

@@ -88,9 +88,9 @@ export async function requestCertificate(): Promise<CertificateRequest> {
 }
 
 /**
- * Signs a certificate for the request's key with the node's name and lifetime, followed by the
- * authority's own: a node that knows only that one's hash can then verify both. Throws
- * `invalid_value` if the request does not prove possession of the key.
+ * Signs a certificate for the request's key, followed by the authority's own, so that a node which
+ * knows only that one's hash can verify both. Throws `invalid_value` if the request does not prove
+ * possession of the key.
  */
 export async function signNode(
   authority: CertificateAuthority,

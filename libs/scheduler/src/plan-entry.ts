@@ -16,8 +16,8 @@ export function replicaEntry(deployment: string): PlanEntry {
 }
 
 /**
- * A key for maps and for ties in the queue's order, in which apply sorts too: entries of jobs are in
- * the order of their ids. It is never parsed.
+ * A key for maps and for ties in the queue's order, in which apply sorts too; it is never parsed.
+ * Entries of jobs are in the order of their ids.
  */
 export function entryKey(entry: PlanEntry): string {
   switch (entry.kind) {

@@ -69,8 +69,8 @@ function isSame(one: ReadonlySet<string>, other: ReadonlySet<string>): boolean {
 }
 
 /**
- * What a key's scopes grant. Scopes of an administrator that is bound to no project hold everywhere;
- * those of all others in its project, but for the cluster's permissions that they name.
+ * What a key's scopes grant: everywhere for an administrator that is bound to no project, else in
+ * the key's project. Permissions of the cluster that scopes name hold everywhere too.
  */
 export function grantsOfScopes(
   scopes: readonly string[],

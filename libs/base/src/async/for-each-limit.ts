@@ -1,7 +1,7 @@
 /**
- * Does the work for each item in order, at most `limit` at a time. The first error aborts the signal
- * of the running ones and starts no further item; it is thrown once they have ended, as is the
- * reason of `signal`.
+ * Does the work for each item in order, at most `limit` at a time. After the first error, or an
+ * abort of `signal`, no further item starts; running ones are aborted, and its reason is thrown at
+ * their end.
  */
 export async function forEachLimit<T>(
   items: Iterable<T>,

@@ -10,7 +10,7 @@ const LONG_STEPS = 1_024;
 export type InSteps = <T>(make: () => Steps<T>) => Promise<T>;
 
 /**
- * A result that is computed in steps and shared: callers during a run get its result, and after a
+ * A result that is computed in steps and shared. Callers during a run get its result, and after a
  * long run so do callers of the next second.
  */
 export class SharedRun<Result> {

@@ -42,9 +42,9 @@ export interface FormationOptions {
 }
 
 /**
- * Finds a master's place in its group. Where any other master has a group already, that one is
- * joined. A new group is formed only when every master of the list has answered that it has no
- * state: so one whose disk was wiped can never vote again under its old id.
+ * Finds a master's place in its group; another master's group is joined. A new group is formed only
+ * when every master of the list has answered that it has no state. So one whose disk was wiped
+ * never votes again under its old id.
  */
 export class Formation {
   readonly #options: FormationOptions;

@@ -29,8 +29,8 @@ export function keyAgreement({ keys, control, sinceVersion, use, log }: KeyAgree
 }
 
 /**
- * Throws `invalid_value` for another first master of a new group that was given other keys: what one of them
- * encrypts the other could not read, or one of them would write in clear.
+ * Throws `invalid_value` for another first master of a new group that was given other keys. What
+ * one of them encrypts the other could not read, or one of them would write in clear.
  */
 export function checkSameKeys(
   keys: SecretKeys,

@@ -17,8 +17,8 @@ interface ReadBatch {
 }
 
 /**
- * Linearizable reads of this replica. Those that come while none is asked for share one question to
- * the leader; each question has a number of its own, so that no late answer serves a newer read.
+ * Linearizable reads of this replica; those that wait share one question to the leader. Each
+ * question has a number of its own, so that no late answer serves a newer read.
  */
 export class PendingReads {
   readonly #incarnation: number;

@@ -110,7 +110,7 @@ export class Applier<Reply> {
 
   async #applyChange(entry: Entry): Promise<void> {
     const { log, changes, applyConfChange, onMembersChanged } = this.#parts;
-    // After a crash the log is applied up to the commit index at once; were that behind, this node
+    // After a crash the log is applied up to the commit index at once. Were that behind, this node
     // might campaign or vote with a membership that it had left already.
     await log.flush();
     const change = decodeConfChange(entry) as ConfChange;

@@ -156,9 +156,8 @@ export class DurableLog {
   }
 
   /**
-   * Forgets what the newest snapshot has replaced. The entries after the one before it are kept on
-   * disk, should the newest be damaged; that one is whatever file is there, since one that was damaged
-   * itself was set aside.
+   * Forgets what the newest snapshot has replaced. The entries after the previous one that was not
+   * set aside stay on disk, should the newest be damaged.
    */
   async dropReplaced(newest: SnapshotId): Promise<void> {
     const kept = await this.snapshots.prune(newest);

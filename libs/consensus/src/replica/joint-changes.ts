@@ -9,9 +9,9 @@ interface Unfinished {
 }
 
 /**
- * The membership changes of this replica's callers that went into a joint configuration which is not
- * left yet. Until it is, a majority of the members before the change must be reached too: a caller who
- * was answered sooner and stopped what he had removed might stop the group.
+ * The membership changes of this replica's callers that went into a joint configuration which is
+ * not left yet. A majority of the earlier members is still needed: a caller with an early answer
+ * might stop removed ones, and so the group.
  */
 export class JointChanges {
   readonly #isJoint: () => boolean;

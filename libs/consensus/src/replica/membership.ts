@@ -17,8 +17,8 @@ interface MembershipContext {
 }
 
 /**
- * Who is in the group, as of the last applied entry. A voter that a joint configuration removes is in
- * it until that one is left: a majority of those before the change must be reached until then.
+ * The members of the group, as of the last applied entry. A removed voter stays in it until the
+ * joint configuration is left: until then a majority of the earlier members is needed.
  */
 export class Membership {
   #members = new Map<number, Member>();

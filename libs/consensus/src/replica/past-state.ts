@@ -28,10 +28,9 @@ const ATTEMPTS = 4;
 const BATCH = 256;
 
 /**
- * The state after the entry at that position, which must be committed, from the files of a member
- * that may be running: nothing is written or locked. `make` gives an empty machine for each attempt.
- * Rejects with `gone` where the position is no longer kept, with `unavailable` where the files
- * change faster than they can be read.
+ * The state after the committed entry at that position, from the files of a member that may be
+ * running: nothing is written or locked. Rejects with `gone` where the position is no longer kept,
+ * with `unavailable` where the files change faster than they can be read.
  */
 export async function readPastState<Machine extends StateMachine<unknown>>(
   storage: PastStorage,

@@ -36,8 +36,9 @@ const SNAPSHOT_BYTES = 64 * 2 ** 20;
  * One member of a replicated group: it drives a Raft node over a log, a transport and a state
  * machine. It reads no clock and draws no random number: time comes in by `tick`.
  *
- * Messages that promise something leave when what they promise is on the disk; committed entries
- * are applied in order; a proposal is answered when it was applied here.
+ * - Messages that promise something leave when what they promise is on the disk.
+ * - Committed entries are applied in order.
+ * - A proposal is answered when it was applied here.
  */
 export class RaftReplica<Reply> {
   readonly #options: ReplicaOptions<Reply>;

@@ -5,9 +5,8 @@ import type { DurableLog } from "../replica/durable-log.ts";
 import type { SnapshotTaker } from "./snapshot-taker.ts";
 
 /**
- * Sends this member's newest snapshot to others. A snapshot whose own file cannot be read would fail
- * for ever, and the member that lacks it would never catch up: its file is set aside, and one of the
- * state in memory takes its place.
+ * Sends this member's newest snapshot to others. One whose own file cannot be read is set aside and
+ * replaced by one of the state in memory: else sending would fail for ever.
  */
 export class SnapshotSender {
   readonly #log: DurableLog;
@@ -23,8 +22,9 @@ export class SnapshotSender {
   }
 
   /**
-   * Resolves with whether the member took it in whole; Raft tries again, with the newest snapshot of
-   * then, when a member that did not answers a heartbeat. Rejects where the disk refuses a new one.
+   * Resolves with whether the member took it in whole; rejects where the disk refuses a new one.
+   * Raft tries again, with the newest snapshot, when a member that did not take it answers a
+   * heartbeat.
    */
   async send(message: Message): Promise<"delivered" | "failed"> {
     const { snapshot, to } = message;

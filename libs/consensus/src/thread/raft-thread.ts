@@ -25,8 +25,8 @@ import {
 } from "./thread-protocol.ts";
 import { startTicks, type Ticks } from "./ticks.ts";
 
-// The Raft replica, its log and its transport, in a thread of their own: whatever the main thread
-// does, heartbeats leave in time and writes continue. The state machine is on the main thread.
+// The Raft replica, its log and its transport, in a thread of their own; the state machine is on
+// the main thread. Whatever that one does, heartbeats leave in time and writes continue.
 
 const TICK_MS = 50;
 /** 100 ms between heartbeats, 700 to 1,400 ms of silence until an election. */

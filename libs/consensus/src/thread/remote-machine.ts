@@ -17,8 +17,8 @@ interface Waiter {
 
 /**
  * The state machine as the Raft thread sees it: each call becomes a task for the main thread, where
- * the state is and where replies stay, as those who proposed are there. Commands count as applied
- * when they are handed over: whatever is said to the main thread afterwards takes effect after them.
+ * the state is and replies stay. Commands count as applied when they are handed over, as whatever
+ * is sent afterwards takes effect after them.
  */
 export class RemoteMachine implements StateMachine<undefined> {
   readonly #post: (id: number, task: MachineTask) => void;

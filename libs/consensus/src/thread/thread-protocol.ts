@@ -146,8 +146,8 @@ function unfilled(size: number): Uint8Array<ArrayBuffer> {
 const LENGTH_BYTES = 4;
 
 /**
- * Commands as the data of future entries, in one piece that moves between threads and stays in memory
- * as the entries' own: length u32, then the proposal's id and the command, each.
+ * Commands as the data of future entries, in one piece that moves between threads and stays in
+ * memory as the entries' own. Each is its length as u32, the proposal's id and the command.
  */
 export function packProposals(
   commands: readonly Uint8Array[],

@@ -48,9 +48,9 @@ const FRESH_MS = 500;
 const STATUS_TIMEOUT_MS = 1_000;
 
 /**
- * A Raft replica in a thread of its own, as the main thread sees it. What is said in one turn of the
- * event loop crosses over as one message, each way; replies come from the state machine, on this
- * side, so that a proposal costs no more than two crossings.
+ * A Raft replica in a thread of its own, as the main thread sees it; messages of a turn of the
+ * event loop cross together. Replies come from the state machine on this side, so that a proposal
+ * costs at most two crossings.
  */
 export class ThreadedReplica<Reply> {
   readonly #worker: Worker;

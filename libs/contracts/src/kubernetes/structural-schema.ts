@@ -21,9 +21,8 @@ const LOOK_AROUND = /\(\?[=!<]/;
 const SAFE = Number.MAX_SAFE_INTEGER;
 
 /**
- * The structural schema of what a zod schema takes as input. Kubernetes has no alternatives with
- * properties of their own: where the API takes several forms, any value passes here, of their type if it is one,
- * and the API decides.
+ * The structural schema of a zod schema's input. Kubernetes has no alternatives with properties of
+ * their own: any value passes there, of their type if they share one, and the API decides.
  */
 export function structuralSchema(schema: z.ZodType): SchemaNode {
   const options = { io: "input", unrepresentable: "any", reused: "inline" } as const;

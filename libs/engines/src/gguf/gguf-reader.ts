@@ -47,8 +47,8 @@ const MAX_ALIGNMENT_BYTES = 1024 * 1024;
 /**
  * Reads the metadata and the tensor directory of a GGUF file, version 2 or 3, little-endian, and
  * checks that every tensor lies within the file. The file is not trusted: counts, lengths and
- * offsets are bounded, and the memory it takes is at most a small multiple of the file's size.
- * Throws AppError `not_found` or `invalid_value`.
+ * offsets are bounded, and the memory is at most a small multiple of the file's size. Throws
+ * AppError `not_found` or `invalid_value`.
  */
 export async function readGguf(path: string): Promise<GgufFile> {
   const file = await openFile(path);

@@ -45,8 +45,9 @@ export class MatchCache {
 }
 
 /**
- * Follows texts through a grammar byte by byte. A state is the set of stacks that the text so far may
- * have; states, their transitions and their masks are made when they are first needed and kept.
+ * Follows texts through a grammar byte by byte; a state is the set of stacks that the text so far
+ * may have. States, their transitions and their masks are made when they are first needed, and
+ * kept.
  */
 export class GrammarMatcher {
   readonly #program: GrammarProgram;

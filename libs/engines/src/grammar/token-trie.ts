@@ -1,6 +1,6 @@
 /**
- * The tokens of a vocabulary as a trie in the order of a walk from the root: node i has the byte
- * bytes[i], and its descendants are the nodes up to ends[i]. In shared memory.
+ * The tokens of a vocabulary as a trie in shared memory, in the order of a walk from the root. Node
+ * i has the byte bytes[i], and its descendants are the nodes up to ends[i].
  */
 export interface TokenTrie {
   readonly bytes: Uint8Array;

@@ -15,8 +15,9 @@ export interface AdaptedShard extends BlockRange {
 const BLOCK = /^blk\.(\d+)\.(.*)$/;
 
 /**
- * The part of a LoRA adapter's file that changes the blocks of a shard, as an adapter of its own: blocks
- * count from 0, as the shard's do. Throws an AppError `invalid_value` where it is for another model.
+ * The part of a LoRA adapter's file that changes the blocks of a shard, as an adapter whose blocks
+ * count from 0, as the shard's do. Throws an AppError `invalid_value` where it is for another
+ * model.
  */
 function cutAdapter(file: Uint8Array, shard: Omit<AdaptedShard, "path">): Uint8Array {
   const { metadata, tensors } = parseGguf(file, file.length);

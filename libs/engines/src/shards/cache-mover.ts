@@ -18,9 +18,9 @@ interface LibraryCache {
 }
 
 /**
- * Moves the cache of a stage to another one of the same blocks, sequence by sequence: each cell once,
- * as the library saves it, and which sequences share it. A sequence is the length of a JSON text, the
- * text, and the library's bytes.
+ * Moves a stage's cache, sequence by sequence, to another one of the same blocks: each cell once,
+ * and which sequences share it. A sequence is the length of a JSON text, the text, and the bytes
+ * that the library saves.
  */
 export class CacheMover {
   readonly #cache: LibraryCache;

@@ -41,11 +41,13 @@ const F16_BYTES = 2;
 const OUTPUT_COST = 0.5;
 
 /**
- * Divides a model between workers: the fewest stages that fit; of those the plans within one rack, else
- * within one fabric; and of these the one whose slowest stage reads the fewest bytes. Workers keep their
- * order, so that neighbours in the list are neighbours in the pipeline; some may be left out. Only the
- * first 16 are considered. The same input gives the same plan.
- * Undefined where no plan fits. One stage is the whole model.
+ * Divides a model between workers, of which the first 16 are considered; undefined where no plan
+ * fits. The same input gives the same plan, in which one stage is the whole model.
+ *
+ * - The fewest stages that fit; of those plans the ones within one rack, else within one fabric.
+ * - Of these the plan whose slowest stage reads the fewest bytes.
+ * - Workers keep their order, so that neighbours in the list are neighbours in the pipeline; some
+ *   may be left out.
  */
 export function planStages(
   model: CuttableModel,

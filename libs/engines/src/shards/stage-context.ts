@@ -53,9 +53,9 @@ export function openStageContext(
 }
 
 /**
- * How to read what leaves the shard: from the input of the block behind it where the library gives
- * that and it is what the callback gets, which works everywhere else. Both are tried on a few rows.
- * Throws an AppError `engine_failed` where neither gives them.
+ * How to read what leaves the shard: as the next block's input where trial rows equal what the
+ * callback gets, else by the callback. Throws an AppError `engine_failed` where the callback gets
+ * nothing.
  */
 export function chooseTap(
   library: Pick<StageLibrary, "llama" | "taps">,

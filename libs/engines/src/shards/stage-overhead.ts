@@ -1,8 +1,8 @@
 import { BATCH_TOKENS } from "../llama/engine-thread/batch.ts";
 import { type CuttableModel, numberValue } from "./cut-rules.ts";
 
-// Measured with llama.cpp v0.5.0 on Linux: resident memory beside weights and cache, after calls that
-// filled batches, and for the last stage with a grammar and log-probabilities.
+// Measured with llama.cpp v0.5.0 on Linux: resident memory beside weights and cache, after calls
+// that filled batches. Calls of the last stage had a grammar and log-probabilities.
 
 /** A process that only computes. */
 const EARLIER_BYTES = 80 * 2 ** 20;

@@ -191,8 +191,8 @@ const FAMILIES: readonly {
 ];
 
 /**
- * The form in which a chat template asks for calls; undefined for one that presents no tools, unless
- * its model has a form all the same.
+ * The form in which a chat template asks for calls. It is undefined for one that presents no tools,
+ * unless its model has a form all the same.
  */
 export function callFormOf(template: string): CallForm | undefined {
   const form = FAMILIES.find(

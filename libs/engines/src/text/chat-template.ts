@@ -53,9 +53,11 @@ const MAX_RANGE_ITEMS = 100_000;
 
 /**
  * A model's jinja chat template, as Hugging Face's `apply_chat_template` runs it
- * (https://huggingface.co/docs/transformers/chat_templating): the variables `messages`,
- * `add_generation_prompt`, `bos_token`, `eos_token`, `tools`, `documents` (none) and those of the
- * effort of reasoning, and the functions `raise_exception`, `strftime_now` (in UTC) and `range`.
+ * (https://huggingface.co/docs/transformers/chat_templating).
+ *
+ * - Variables: `messages`, `add_generation_prompt`, `bos_token`, `eos_token`, `tools`, `documents`
+ *   (none) and those of the effort of reasoning.
+ * - Functions: `raise_exception`, `strftime_now` (in UTC) and `range`.
  */
 export class ChatTemplate {
   readonly #template: Template;

@@ -20,8 +20,8 @@ interface Node {
 }
 
 /**
- * Turns `x.strip(y)` and its like into calls of functions, in place: the library takes off all white
- * space whatever `y` is, and templates take off line breaks alone.
+ * Turns `x.strip(y)` and its like into calls of functions, in place. The library takes off all
+ * white space whatever `y` is, and templates take off line breaks alone.
  */
 export function rewriteStrips(node: unknown): void {
   if (typeof node !== "object" || node === null) return;

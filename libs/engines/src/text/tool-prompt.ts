@@ -9,9 +9,9 @@ export function toolShape({ name, description = "", parameters }: ToolDefinition
 }
 
 /**
- * The same conversation for a template that knows no tools, or another form of calls than the engine's:
- * the tools are in the system message, calls and their answers are texts. The wording is that of Hermes
- * and Qwen, which many models have seen.
+ * The same conversation for a template that knows no tools, or another form of calls than the
+ * engine's. The tools are in the system message, calls and their answers are texts, in the wording
+ * of Hermes and Qwen, which many models have seen.
  */
 export function withoutTools(
   messages: readonly ChatMessage[],

@@ -1,7 +1,7 @@
 /**
- * Turns the bytes of sampled tokens into text, whole characters only: a character that a token
- * ended inside of is held back until its last byte comes. Invalid bytes become U+FFFD as in
- * WHATWG's decoder (https://encoding.spec.whatwg.org/#utf-8-decoder).
+ * Turns the bytes of sampled tokens into text, and holds a character back until its last byte
+ * comes. Invalid bytes become U+FFFD as in WHATWG's decoder
+ * (https://encoding.spec.whatwg.org/#utf-8-decoder).
  */
 export class Utf8Stream {
   // A byte order mark is kept: the model wrote it, and dropping it would make text and tokens differ.

@@ -61,12 +61,15 @@ export interface Failure {
 }
 
 /**
- * The path of a local file with the weights: from the cache where it is there and verified, else from
- * the first source that gives it. A folder of the cache holds one content: that of a digest, or of one
- * source without a digest. A file:// source is used where it lies. Several processes may pull the same
- * weights; one downloads. An abort rejects with `cancelled` and leaves a part that a later pull
- * resumes. Rejects with `unavailable` naming every source and why it failed, or when the pull took too
- * long; with `model_failed` where none would help if it were asked again.
+ * The path of a local file with the weights: from the cache where it is verified, else from the
+ * first source that gives it.
+ *
+ * - A folder of the cache holds one content: that of a digest, or of one source without a digest.
+ * - A file:// source is used where it lies.
+ * - Of several processes that pull the same weights one downloads.
+ * - An abort rejects with `cancelled`, and leaves a part that a later pull resumes.
+ * - Rejects with `unavailable` and the failure of every source, or when the pull took too long.
+ * - Rejects with `model_failed` where no source would help if it were asked again.
  */
 export async function pullWeights(spec: WeightsSpec, options: PullOptions): Promise<string> {
   const sources = checkedSources(spec);

@@ -10,9 +10,8 @@ import { type LogPlace, startSegment } from "./log-recovery.ts";
 export type ReadLeaves = (first: number) => Promise<Uint8Array>;
 
 /**
- * Makes the directory a log whose entries before `first` are removed already: what it had is
- * removed, and the hashes of those entries come from a reader. The next checkpoint shows whether
- * they are the right ones. Opened later, the log takes the entries from `first` on.
+ * Replaces what the directory has by a log whose entries before `first` are removed already; a
+ * reader gives their hashes. The next checkpoint shows whether they are the right ones.
  */
 export async function beginLogAt(
   place: LogPlace,

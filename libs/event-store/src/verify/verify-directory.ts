@@ -33,8 +33,8 @@ export interface DirectoryReport {
 }
 
 /**
- * Verifies the directory of a log that no process has open, without changing it: each entry, hash and
- * checkpoint, and that the checkpoints, also given ones, are of one history.
+ * Verifies the directory of a log that no process has open, without changing it. It checks each
+ * entry, hash and checkpoint, and that all checkpoints, also given ones, are of one history.
  */
 export async function verifyDirectory(
   { files, directory }: { readonly files: StorageFiles; readonly directory: string },

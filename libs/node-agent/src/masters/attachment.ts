@@ -13,9 +13,9 @@ import { fromStatus } from "@heddle/rpc/status";
 import type { ReportedGroup } from "./known-masters.ts";
 
 /**
- * A master that does not answer `register` in this time is disconnected and retried. After each such
- * end the time doubles, up to a maximum: of a thousand nodes that come at once, a busy master must
- * get to every one before that gives up and comes again.
+ * A master that does not answer `register` in this time is disconnected and retried. The time
+ * doubles after each such end, up to a maximum, so that a busy master gets through a thousand nodes
+ * that come at once.
  */
 const REGISTER_TIMEOUT_MS = 5_000;
 const MAX_DOUBLINGS = 4;

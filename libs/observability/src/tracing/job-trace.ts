@@ -24,8 +24,8 @@ export function jobTraceOf(
 }
 
 /**
- * The variable for a job that a traced request submits. A job with an id of its client's may be
- * submitted again, and its spec must be the same then: only the caller's trace counts for it.
+ * The variable for a job that a traced request submits. With an id of its client's only the
+ * caller's trace counts, as the job may be submitted again with the same spec.
  */
 export function newJobTrace(
   jobId: string,

@@ -5,7 +5,7 @@ import type { Parameters } from "@heddle/training/parameter-client";
 import { fragmentsOf, type ShardSetSpec } from "./shard-spec.ts";
 
 /**
- * A digest of what all workers of a job and its shards must agree on, as 64 hexadecimal digits:
+ * A digest, as 64 hexadecimal digits, of what all workers and shards of a job must agree on:
  * tensors and shapes, their cut, and the encoding. Lengths alone do not distinguish models, since
  * slabs are padded.
  */

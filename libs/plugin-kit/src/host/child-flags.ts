@@ -5,8 +5,8 @@ import type { HostedEntry } from "../loading/plugin-list.ts";
 const HEDDLE = fileURLToPath(new URL("../../../../", import.meta.url));
 
 /**
- * Node's flags for a plugin's process. It may read its code, at these paths, and the files that the
- * list names; it loads no native code, and starts processes only where the list says so.
+ * Node's flags for a plugin's process, which loads no native code, and starts processes only where
+ * the list says so. It may read its code, at these paths, and the files that the list names.
  */
 export function childFlags(entry: HostedEntry, code: readonly string[]): string[] {
   const { read, write, memoryMib, processes } = entry;

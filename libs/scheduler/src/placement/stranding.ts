@@ -4,8 +4,8 @@ import type { TargetGroup, TargetMix } from "./targets.ts";
  * The free GPUs of a node that the expected workload could not use: what the fragmentation strategy
  * minimizes. It is the sum of two terms.
  *
- * - Fragmentation (FGD: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 4): over
- *   the mix, the free GPU on devices too full for the next task, or all of it if the node cannot
+ * - Fragmentation (FGD: Weng et al., "Beware of Fragmentation", USENIX ATC 2023, section 4). Over
+ *   the mix it is the free GPU on devices too full for the next task, or all if the node cannot
  *   host that task.
  * - CPU starvation, our own term: FGD looks one task ahead and detects a lack of CPU only when it
  *   exists. A node with F free GPUs and C free cores can fill C / r of them, r being the CPU per

@@ -12,8 +12,11 @@ type State = readonly [angle1: number, angle2: number, speed1: number, speed2: n
 
 /**
  * Two links, driven at the joint between them (Sutton, 1996; the equations of Sutton and Barto's
- * book), with Gymnasium's Acrobot-v1 constants: torque -1, 0 or 1, -1 for each step until the tip is
- * one link above the base, at most 500. Observation: cosine and sine of both angles, both velocities.
+ * book), with Gymnasium's Acrobot-v1 constants.
+ *
+ * - Action: torque -1, 0 or 1.
+ * - Reward: -1 for each step until the tip is one link above the base, at most 500.
+ * - Observation: cosine and sine of both angles, both velocities.
  */
 export function acrobot(): Environment {
   let state: State = [0, 0, 0, 0];

@@ -11,9 +11,11 @@ const POSITION_LIMIT = 2.4;
 const ANGLE_LIMIT = (12 * 2 * Math.PI) / 360;
 
 /**
- * A pole on a cart (Barto, Sutton and Anderson, 1983), with Gymnasium's CartPole-v1 constants: push
- * left (0) or right (1), 1 for each step, over at 12 degrees, 2.4 units or 500 steps. Observation:
- * position, velocity, angle, angular velocity.
+ * A pole on a cart (Barto, Sutton and Anderson, 1983), with Gymnasium's CartPole-v1 constants.
+ *
+ * - Action: push left (0) or right (1).
+ * - Reward: 1 for each step until 12 degrees, 2.4 units or 500 steps.
+ * - Observation: position, velocity, angle, angular velocity.
  */
 export function cartPole(): Environment {
   let [x, speed, angle, turn] = [0, 0, 0, 0];

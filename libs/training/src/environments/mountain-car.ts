@@ -7,9 +7,11 @@ const FORCE = 0.001;
 const GRAVITY = 0.0025;
 
 /**
- * A weak car in a valley (Moore, 1990), with Gymnasium's MountainCar-v0 constants: push left (0), not
- * at all (1) or right (2), -1 for each step until the right hill, at most 200. Observation: position,
- * velocity.
+ * A weak car in a valley (Moore, 1990), with Gymnasium's MountainCar-v0 constants.
+ *
+ * - Action: push left (0), not at all (1) or right (2).
+ * - Reward: -1 for each step until the right hill, at most 200.
+ * - Observation: position, velocity.
  */
 export function mountainCar(): Environment {
   let [position, speed] = [0, 0];

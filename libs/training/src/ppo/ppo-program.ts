@@ -20,10 +20,11 @@ export interface PpoLoss {
 const LOG_TWO_PI = Math.log(2 * Math.PI);
 
 /**
- * Proximal Policy Optimization (Schulman et al., 2017) as CleanRL computes it, over a minibatch:
- * data `observation` [b, o], `action` ([b] indices or [b, a] numbers), `log_probability` [b],
- * `advantage` [b], `return` [b], `value` [b], the last four from the rollout. Metrics: `policy_loss`,
- * `value_loss`, `entropy`, `approximate_kl`, `clip_fraction`.
+ * Proximal Policy Optimization (Schulman et al., 2017) as CleanRL computes it, over a minibatch.
+ *
+ * - Data: `observation` [b, o] and `action` ([b] indices or [b, a] numbers).
+ * - Data of the rollout: `log_probability`, `advantage`, `return` and `value`, each [b].
+ * - Metrics: `policy_loss`, `value_loss`, `entropy`, `approximate_kl`, `clip_fraction`.
  */
 export function ppoProgram(policy: PolicyShape, batch: number, loss: PpoLoss): TrainingProgram {
   return {

@@ -11,8 +11,8 @@ export interface ParameterRange {
 
 /**
  * Cuts a model into fragments that are exchanged separately, after Streaming DiLoCo (Douillard et
- * al., 2025): runs of the parameters in order, equal to within one element. Returns the ranges of
- * each. Throws an AppError `invalid_value` for fewer than one.
+ * al., 2025). They are runs of the parameters in order, equal to within one element; throws an
+ * AppError `invalid_value` for fewer than one.
  */
 export function fragmentRanges(
   parameters: readonly TensorSpec[],

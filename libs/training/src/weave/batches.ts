@@ -6,9 +6,8 @@ import { bad } from "../ir/shapes.ts";
 export type BatchSource = (steps: number) => Tensors;
 
 /**
- * The worker that a source is for. All draw the same positions for a step of the whole job, and
- * each takes its share: k workers with batches of b see the data of one worker with batches of k *
- * b.
+ * The worker that a source is for: all draw the same positions for a step of the whole job, and
+ * each takes its share. So k workers see the data of one worker whose batches are k times as large.
  */
 export interface WorkerShare {
   readonly rank: number;

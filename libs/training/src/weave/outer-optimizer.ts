@@ -8,7 +8,7 @@ import type { AlgorithmPlan } from "../training-loop.ts";
  * v = momentum v + d
  * theta -= learningRate (d + momentum v)
  *
- * With momentum 0 and learning rate 1 the new parameters are the mean of the workers' own; with one
+ * With momentum 0 and learning rate 1 the new parameters are the mean of the workers' own. With one
  * local step of plain SGD that is synchronous SGD exactly.
  */
 export interface OuterOptimizer {

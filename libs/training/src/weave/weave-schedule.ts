@@ -62,9 +62,9 @@ export interface FragmentSchedule {
 }
 
 /**
- * After Streaming DiLoCo (Douillard et al., 2025, algorithm 2): in each round fragment f is exchanged
- * (f + 1) / F through it, and merged `overlap_steps` later, but before its next exchange where rounds
- * are that short. The last round exchanges all fragments at its end, where nothing is left to overlap.
+ * Streaming DiLoCo (Douillard et al., 2025, algorithm 2): fragment f is exchanged (f + 1) / F
+ * through each round. It is merged `overlap_steps` later, but before its next exchange; the last
+ * round exchanges all fragments at its end.
  */
 export function fragmentSchedule(
   { rounds, stepsOf, stepAfter }: WeaveSchedule,

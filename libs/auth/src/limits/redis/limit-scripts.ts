@@ -4,11 +4,11 @@
  * - `c:MASTER`: its calls that run on a master.
  * - `s:PERIOD:MASTER`: what the master has spent of its budget, in nano-units.
  *
- * The group is a hash with the masters' sessions and when each expires, the time of its creation, and
- * a floor: no `r` or `t` is before it.
+ * The group is a hash: the masters' sessions and when each expires, the time of its creation, and a
+ * floor. No `r` or `t` is before the floor.
  *
- * A subject whose spend is gone was lost: the group is deleted, and all masters begin new sessions, each
- * of which sends what its master has spent.
+ * A subject whose spend is gone was lost. The group is then deleted, and each master begins a new
+ * session, which sends what it has spent.
  */
 
 /** What every script begins with: an old session changes nothing. */

@@ -4,8 +4,8 @@ import { AppError } from "@heddle/base/errors";
 export const MAX_TOKEN = 2 ** 31 - 1;
 
 /**
- * Throws `invalid_value` for the first item of a list of token ids, or of several lists, that is no token id:
- * a schema would make a fault of each.
+ * Throws `invalid_value` for the first item of a list of token ids, or of several lists, that is no
+ * token id. A schema would make a fault of each.
  */
 export function checkTokenIds(param: string, given: readonly unknown[]): void {
   const isWrong = (each: unknown) => !isToken(each);

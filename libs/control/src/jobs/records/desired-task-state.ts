@@ -1,8 +1,8 @@
 import type { JobRecord, TaskRecord } from "./records.ts";
 
 /**
- * The desired state of a task on its worker: hold its place (`lease`), run (`start`, with the
- * peers' addresses from the task records), stop, or be forgotten because its exit is in the log.
+ * The desired state of a task on its worker: hold its place (`lease`), run, stop, or be forgotten
+ * as its exit is logged. A `start` has the peers' addresses from the task records.
  */
 export type DesiredTask =
   | { readonly order: "lease" | "start" | "forget" }

@@ -8,8 +8,9 @@ import type { JobFailureRecord, JobRecord, TaskRecord } from "./records.ts";
 const CONSEQUENCES: ReadonlySet<FailureReason> = new Set(["ExitCode", "Hang"]);
 
 /**
- * The task that caused an attempt's failure: one that failed for a reason of its own, else one lost
- * with its node or device, else the first to exit. Undefined if all failures are node losses.
+ * The task that caused an attempt's failure; undefined if all failures are node losses. One that
+ * failed for a reason of its own comes first, then one lost with its node or device, then the first
+ * to exit.
  */
 export function rootCause(tasks: readonly TaskRecord[]): TaskRecord | undefined {
   if (!tasks.some((task) => task.exit?.reason !== undefined && !isLost(task))) return undefined;

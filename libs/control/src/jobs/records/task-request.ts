@@ -31,8 +31,8 @@ const PROFILE_LABEL = "heddle/profile-";
 const ALGORITHM_LABEL = "heddle/algorithm-";
 
 /**
- * The executor of the job on its worker. A program with an `algorithm` runs in the program's own
- * executor and receives the algorithm and its `config`; without one a plugin's block may be named.
+ * The executor of the job on its worker. A program runs in its own executor, and receives the
+ * `algorithm` and its `config`; without a program the algorithm may be a plugin's block.
  */
 export function executorOf(spec: SubmitJob): "process" | "container" | "training" | "block" {
   if (spec.container_image !== undefined) return "container";

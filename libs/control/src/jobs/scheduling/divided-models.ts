@@ -18,8 +18,8 @@ export function undividedReason(spec: DeploymentSpec): string | undefined {
 }
 
 /**
- * Whether workers divide a deployment that needs GPUs, as the state says it: where that is asked, or
- * no node's GPUs have the memory for the weights alone.
+ * Whether workers divide a deployment that needs GPUs, as the state says it. They do where that is
+ * asked, or no node's GPUs have the memory for the weights alone.
  */
 export function isDividedOnGpus(
   { nodes, cluster }: Pick<JobsState, "nodes" | "cluster">,

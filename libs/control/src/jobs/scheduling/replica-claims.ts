@@ -14,8 +14,8 @@ import { isDividedOnGpus } from "./divided-models.ts";
 
 /**
  * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
- * since no two of a deployment go on the same node. They stand above training of the same qos, and so
- * may have preemptible training evicted.
+ * as no two share a node. They rank above training of the same qos, and so may evict preemptible
+ * training.
  */
 export function replicaClaims(state: JobsState): QueuedJob[] {
   const claims: QueuedJob[] = [];
@@ -27,8 +27,8 @@ export function replicaClaims(state: JobsState): QueuedJob[] {
 }
 
 /**
- * The claim of one deployment; undefined where it has all the places that it wants, and where one of
- * its replicas has failed for good: the next would only evict others and fail alike.
+ * The claim of one deployment; undefined where it has all the places that it wants. It is undefined
+ * too where a replica has failed for good: the next would only evict others and fail alike.
  */
 export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
   const needs = replicaNeeds(state, deployment);
@@ -203,9 +203,9 @@ export function failedReplicas(
 }
 
 /**
- * By each deployment that holds GPUs, the places of the replicas that are to run: the oldest of the
- * sound ones, and those on draining nodes for which no other serves yet. Of one that workers divide
- * these are all places for stages.
+ * By each deployment that holds GPUs, the places of the replicas that are to run. They are the
+ * oldest sound ones, and those on draining nodes for which no other serves yet. Of one that workers
+ * divide these are all places for stages.
  */
 export function wantedReplicas(
   state: JobsState,

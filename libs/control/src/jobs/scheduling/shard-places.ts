@@ -10,9 +10,9 @@ import { requestedFragments, requestedShards } from "../records/task-request.ts"
 export const MAX_SHARDS_PER_SERVER = 256;
 
 /**
- * Parameter servers for the shards of a job that starts, by shard, as the scheduler has planned them:
- * each goes where the fewest are, to the lowest id of several, with all of its fragments. Undefined
- * for a job without shards; `none` where there is no room.
+ * Parameter servers by shard for a job that starts; undefined without shards, `none` where there is
+ * no room. As the scheduler has planned, each shard goes with all its fragments to the server with
+ * the fewest, of several to the lowest id.
  */
 export function placeShards(
   { state, index }: Pick<JobsTransaction, "state" | "index">,

@@ -11,8 +11,8 @@ const CALL_TOKENS = 128;
 const SHARED_CALL_TOKENS = 32;
 
 /**
- * The computing of inputs to embed. The library pools an input as its model says; of a model that
- * says nothing the mean of all rows is taken here, so that its inputs may be computed in parts.
+ * Computes inputs to embed, which the library pools as their model says. For a model that says
+ * nothing the mean of all rows is taken here, so that its inputs may be computed in parts.
  */
 export class EmbeddingRounds {
   readonly #model: LoadedModel;

@@ -36,9 +36,9 @@ interface LoadedAdapter extends AppliedAdapter {
 }
 
 /**
- * The LoRA adapters of a loaded model. They are read at their first request, and apply to a whole
- * call of the library: a call computes sequences of one adapter, and adapters take turns by rounds.
- * Those that no sequence has are freed, the longest unused first, where another needs their room.
+ * The LoRA adapters of a loaded model, read at their first request; unused ones are freed where
+ * another needs the room. A call of the library computes sequences of one adapter, so adapters take
+ * turns by rounds.
  */
 export class LoadedAdapters {
   readonly #model: AdaptedModel;

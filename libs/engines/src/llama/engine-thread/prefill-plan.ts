@@ -44,8 +44,8 @@ function grant(sequence: Sequence, tokens: number, scored: { left: number }): nu
 }
 
 /**
- * The next piece of a deterministic sequence, whatever the budget: whole pieces of the prompt, then its
- * rest, then what was sampled before a preemption, one by one as it was computed before.
+ * The next piece of a deterministic sequence, whatever the budget: whole pieces of the prompt, then
+ * its rest. What was sampled before a preemption follows one by one, as it was computed before.
  */
 function grantPiece(sequence: Sequence): number {
   if (sequence.planned > 0) return 0;

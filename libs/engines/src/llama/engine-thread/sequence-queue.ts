@@ -6,9 +6,10 @@ interface QueuedItem {
 }
 
 /**
- * Waiting work, ordered by priority, least served key, the caller's turns of a key's items, arrival.
- * Service is counted in tokens, as in the virtual token counter (Sheng et al., "Fairness in
- * Serving Large Language Models", 2024): an idle key restarts level with the least served active one.
+ * Waiting work, ordered by priority, least served key, the caller's turns of a key's items,
+ * arrival. Service is counted in tokens, as in the virtual token counter (Sheng et al., "Fairness
+ * in Serving Large Language Models", 2024). An idle key restarts level with the least served active
+ * one.
  */
 export class SequenceQueue<Item extends QueuedItem> {
   #items: Item[] = [];

@@ -4,8 +4,8 @@ import { forkEngine } from "../parent/fork-engine.ts";
 import { type HostFrame, linkFrame, linkFrames, type OwnerFrame } from "./link-frames.ts";
 
 /**
- * The program of an engine's own container: connects to the socket that it is given, runs one engine
- * process for who listens there, and ends with either of both.
+ * The program of an engine's own container. It connects to the given socket, runs one engine
+ * process for the other side, and ends with either of them.
  */
 const [path = ""] = process.argv.slice(2);
 const socket = connect(path);

@@ -64,10 +64,10 @@ const CPU_RETAINED_SHARE = 1 / 64;
 const MIN_RETAINED_TOKENS = 256;
 
 /**
- * Chooses the layout and its size. A CPU gets slots where they fit: its attention kernel reads
- * every cell of the pool or slot that a sequence is in, other sequences' and masked ones too. A
- * GPU, a model that cannot share, and a machine without the memory get the unified cache. Throws
- * `invalid_value` where the wishes contradict each other.
+ * Chooses the layout and its size; throws `invalid_value` where the wishes contradict each other. A
+ * CPU gets slots where they fit, as its attention kernel reads every cell of a sequence's pool or
+ * slot, masked ones too. A GPU, a model that cannot share, and a machine without the memory get the
+ * unified cache.
  */
 export function chooseKvLimits(facts: KvFacts, wishes: KvWishes): KvLimits {
   const { trainedTokens, onCpu, canShare } = facts;

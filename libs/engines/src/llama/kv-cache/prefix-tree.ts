@@ -82,9 +82,9 @@ export class PrefixTree {
   }
 
   /**
-   * Adds tokens[0, length), whose cells `sequence` holds, and moves the lease to them; what the
-   * tree had already is taken from the tree, so that no prefix is held twice. The lease given back
-   * is shorter than `length` only where every sequence id is in use and leased.
+   * Adds tokens[0, length), whose cells `sequence` holds, and moves the lease to them; prefixes
+   * that the tree has are not held twice. The lease given back is shorter than `length` only where
+   * every sequence id is in use and leased.
    */
   insert(tokens: Int32Array, length: number, sequence: number, lease: PrefixLease): PrefixLease {
     const { group } = lease;

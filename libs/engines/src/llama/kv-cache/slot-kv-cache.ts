@@ -41,8 +41,8 @@ interface Row {
 const MIN_COPIED_TOKENS = 16;
 
 /**
- * A copy moves all that the source holds, and computing a token costs as much as moving hundreds:
- * below this share of the source it is not worth it.
+ * A copy moves all that the source holds, and computing a token costs as much as moving hundreds.
+ * Below this share of the source a copy is not worth it.
  */
 const MIN_COPIED_SHARE = 1 / 128;
 
@@ -59,9 +59,9 @@ const MOST_MOVED_TOKENS = 4096;
 const NOTHING = new Int32Array(0);
 
 /**
- * A part of the cache for each running sequence. A slot keeps its tokens when its request ends: that
- * is the prefix cache. A new request continues the idle slot whose tokens it begins with; else it
- * takes an idle slot of least worth, and the longest prefix that any slot holds is copied into it.
+ * A part of the cache for each running sequence; a slot keeps its tokens when its request ends,
+ * which is the prefix cache. A new request continues the idle slot whose tokens it begins with.
+ * Else it takes an idle slot of least worth, into which the longest prefix of any slot is copied.
  *
  * Invariants:
  * - A slot has at most one owner.

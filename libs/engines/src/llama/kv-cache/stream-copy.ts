@@ -6,9 +6,8 @@ import type { KvSlots } from "./slot-kv-cache.ts";
 const KEPT_BUFFER_BYTES = 32 * 2 ** 20;
 
 /**
- * Copies and cuts sequences of a cache split by streams. A copy goes through the library's saved
- * state, which holds only the cells in use and is there at once; `llama_memory_seq_cp` between
- * streams moves the whole stream, and not before the next decode.
+ * Copies sequences of a cache split by streams, by the library's saved state of the cells in use,
+ * and cuts them. `llama_memory_seq_cp` would move the whole stream, and not before the next decode.
  */
 export function streamSlots(llama: Llama, context: Pointer): KvSlots {
   const memory = llama.get_memory(context);

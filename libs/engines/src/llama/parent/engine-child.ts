@@ -39,8 +39,8 @@ export const CHILD_TIMEOUTS: ChildTimeouts = {
 };
 
 /**
- * One engine process as its parent sees it. One that is loaded and gives did not respond for too
- * long is ended: it hangs or was stopped, and would keep its requests for ever.
+ * One engine process as its parent sees it. A loaded one that does not respond for too long is
+ * ended: it hangs or was stopped, and would keep its requests for ever.
  */
 export class EngineChild {
   readonly #process: EngineLink;

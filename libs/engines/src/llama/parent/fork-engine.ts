@@ -13,9 +13,9 @@ import {
 import type { EngineLink, EngineLinkListener } from "./engine-link.ts";
 
 /**
- * V8's bounds for each thread of the process, MiB: without them it lets garbage of many requests pile up
- * before it looks through the old generation, and the process seems to leak. Most of what is large is
- * native memory, which these do not count.
+ * V8's bounds for each thread of the process, MiB, which do not count native memory. Without them
+ * garbage of many requests piles up before V8 searches the old generation, and the process seems to
+ * leak.
  */
 const HEAP_FLAGS = [
   "--min-semi-space-size=8",

@@ -303,9 +303,9 @@ export function defaultThreads(): number {
 }
 
 /**
- * Cores that this process may use; hyper-threads share one and would only slow each other. The
- * engine leaves one of them to what feeds it: its threads meet at spinning barriers for every
- * tensor, so one that loses its core for a moment stops them all.
+ * Cores that this process may use; hyper-threads share one and would only slow each other. One of
+ * them is left to what feeds the engine: its threads meet at barriers for every tensor, so one
+ * without its core stops all.
  */
 function physicalCores(): number {
   const allowed = availableParallelism();

@@ -21,9 +21,9 @@ interface HeldToken {
 }
 
 /**
- * The text of one choice: tokens in, whole characters out, cut before the first stop string.
- * Tokens and log-probabilities always belong to the text given out: those of held-back text are held
- * back with it, and log-probabilities of tokens wholly behind the cut are dropped.
+ * The text of one choice: tokens in, whole characters out, cut before the first stop string. Tokens
+ * and log-probabilities of held-back text are held back with it; log-probabilities of tokens wholly
+ * behind the cut are dropped.
  */
 export class ChoiceText {
   readonly #pieces: TokenPieces;

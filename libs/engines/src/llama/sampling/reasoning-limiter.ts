@@ -7,8 +7,8 @@ const [OPEN, CLOSE] = REASONING_TAGS;
 export const ANY_TOKEN = -1;
 
 /**
- * Follows the text of one choice and ends its reasoning after this many tokens: what ends it is then
- * what comes next, whatever the model prefers. Within a character it waits for its last byte.
+ * Follows the text of one choice and forces the end of its reasoning after this many tokens. Within
+ * a character it waits for its last byte.
  */
 export class ReasoningLimiter {
   readonly #limit: ReasoningLimit;

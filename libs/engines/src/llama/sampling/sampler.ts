@@ -108,7 +108,7 @@ export class Sampler {
   }
 
   /**
-   * A token takes one number of the seed's, so that an answer can be continued anywhere; where a
+   * A token takes one number of the seed's, so that an answer can be continued anywhere. Where a
    * token is refused, other numbers follow from that one.
    */
   #random(): number {
@@ -209,8 +209,8 @@ export class Sampler {
   }
 
   /**
-   * Draws from the heaviest candidates, at most `kept`, that weigh the target together, which may be
-   * of the mass of those kept; ties go to the lower id.
+   * Draws from the heaviest candidates, at most `kept`, that together weigh the target; ties go to
+   * the lower id. The target may depend on the mass of those kept.
    */
   #drawHeaviest(count: number, kept: number, targetOf: (mass: number) => number): number {
     const { weights, candidates, sorted } = this.#scratch;

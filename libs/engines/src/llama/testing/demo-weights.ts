@@ -5,7 +5,7 @@ import { pullWeights } from "../../weights/pull-weights.ts";
 
 /**
  * For tests: the path of the demo model's weights, from HEDDLE_DEMO_WEIGHTS, the cache, or a source
- * that can be reached; else undefined, and a line says why.
+ * that can be reached. Without them it resolves with undefined, and prints why.
  */
 export async function demoWeights(): Promise<string | undefined> {
   const given = process.env["HEDDLE_DEMO_WEIGHTS"];

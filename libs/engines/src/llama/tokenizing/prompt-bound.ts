@@ -3,8 +3,8 @@ import type { VocabularyTable } from "../protocol/thread-messages.ts";
 
 /**
  * How few tokens a prompt can have, before it is tokenized: as if all of it were the vocabulary's
- * longest token. Bytes are counted that the vocabulary keeps, once with white space and once without:
- * the longest token is often a run of blanks, which says little of other text.
+ * longest token. The bytes that the vocabulary keeps are counted with white space and without, as
+ * the longest token is often a run of blanks.
  */
 export class PromptBound {
   readonly #kept: ByteCount;

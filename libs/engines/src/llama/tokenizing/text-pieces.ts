@@ -1,8 +1,9 @@
 import type { TextCuts } from "../protocol/thread-messages.ts";
 
 /**
- * The longest text that the library is given at once. Its regular expressions call themselves for every
- * character of a run of one kind: 26,000 letters A in a row have ended processes with 8 MiB of stack.
+ * The longest text that the library is given at once, as its regular expressions recurse for every
+ * character of a run of one kind. 26,000 letters A in a row have ended processes with 8 MiB of
+ * stack.
  */
 const MAX_PIECE_CHARS = 8 * 1024;
 /** The same where characters may be unknown: the library copies all tokens so far at each of them. */

@@ -48,9 +48,8 @@ export class Tokenizer {
   }
 
   /**
-   * The same for a prompt that was taken apart at its control tokens, which is how the library
-   * reads one: what lies between two is tokenized by itself, only that no further ones are read in it.
-   * Ends as soon as there are more tokens than `most`.
+   * The same for a prompt that was taken apart at its control tokens, as the library does, without
+   * reading further ones between them. Ends as soon as there are more tokens than `most`.
    */
   tokenizeParts(parts: readonly PromptPart[], most: number, isBare = false): PromptTokens {
     const { begin, end } = isBare ? UNFRAMED : this.#framing(parts);

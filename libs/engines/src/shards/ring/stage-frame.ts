@@ -6,14 +6,15 @@ import { LIBRARY_RELEASE } from "../../llama/native/native-library.ts";
 /**
  * What goes round the stages of a model for each decode, as one frame of little-endian numbers:
  *
- * - 11 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row length,
- *   microseconds, bytes of a number of the residual stream, adapter; and its scale as f32.
+ * - 11 u32: bytes after this one, magic and version, epoch, step, status, changes, rows, row
+ *   length, microseconds, bytes of a number of the residual stream, adapter.
+ * - The adapter's scale as f32.
  * - For each change 4 i32: sequence, other, begin, end.
  * - For each row 3 i32: token, position, sequence.
- * - The residual stream as f32 or bf16, row by row, filled up to 4 bytes; absent, with a row length of
- *   0, before the first stage.
+ * - The residual stream as f32 or bf16, row by row, filled up to 4 bytes. It is absent, with a row
+ *   length of 0, before the first stage.
  *
- * The last stage begins a frame, and each stage sends it on: to the last one it comes back with
+ * The last stage begins a frame, and each stage sends it on. To the last one it comes back with
  * what left the one before it.
  */
 export interface StageFrame {

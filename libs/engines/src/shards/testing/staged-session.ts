@@ -56,8 +56,8 @@ function counted(link: Duplex, traffic: Traffic): Duplex {
 }
 
 /**
- * For tests: a model of six blocks, a tiny one if no other is written, whole and cut at the given blocks
- * into stages as processes.
+ * For tests: a model of six blocks, whole and cut at the given blocks into processes. It is a tiny
+ * one if no other is written.
  */
 export class StagedSession extends EngineSession<LlamaEngine> {
   readonly model: CuttableModel;

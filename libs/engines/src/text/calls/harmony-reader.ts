@@ -12,8 +12,8 @@ const CHANNEL = /<\|channel\|>\s*(\w+)/;
 const RECIPIENT = /\bto=functions\.([a-zA-Z0-9_-]+)/;
 
 /**
- * Turns the messages of gpt-oss into the port's text, piece by piece: the channel `analysis` into
- * `<think>`, calls of functions into those of ToolUse, and all other channels into text.
+ * Turns the messages of gpt-oss into the port's text, piece by piece. The channel `analysis`
+ * becomes `<think>`, calls of functions become those of ToolUse, and all other channels text.
  */
 export class HarmonyReader {
   #part: "begin" | "header" | "analysis" | "text" | "call" | "ignored" = "begin";

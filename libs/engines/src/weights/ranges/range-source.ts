@@ -27,8 +27,9 @@ export interface RangeReading {
 }
 
 /**
- * Exactly the bytes of a range, asked for again from where it broke off: as often as bytes come, and
- * at most `maxAttempts` times in a row without any. Throws a SourceFault, or the signal's reason.
+ * Exactly the bytes of a range, asked for again from where it broke off. It retries as often as
+ * bytes come, and at most `maxAttempts` times in a row without any; throws a SourceFault, or the
+ * signal's reason.
  */
 export async function* steadyRange(
   source: RangeSource,
