@@ -10,8 +10,8 @@ import { writeReport } from "./support/result.ts";
 import { summarizeSamples } from "./support/statistics.ts";
 import { atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// The console's pages in a browser, over lists of real masters: size, first paint, frames while they
-// are scrolled and a curve is drawn, and the next leader.
+// The console's pages in a browser, over lists of real masters. Measured are size, first paint,
+// frames while they are scrolled and a curve is drawn, and the next leader.
 
 const usage =
   "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000] [--points 1000000]";

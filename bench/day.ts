@@ -24,8 +24,8 @@ import { writeReport } from "./support/result.ts";
 import { benchRandom } from "./support/statistics.ts";
 import { printVerdicts } from "./support/table.ts";
 
-// A day in an hour: a whole cluster under mixed load, one of whose processes is killed or frozen, or
-// whose disk is full, every few seconds. Nothing that was accepted may be lost.
+// A day in an hour: a cluster under mixed load, where every few seconds a process is killed or
+// frozen, or its disk fills. Nothing that was accepted may be lost.
 
 const usage = "npm run soak -- [--hours H | --minutes M] [--seed N] [--fault-seconds N]";
 const options = readOptions(usage, ["hours", "minutes", "seed", "fault-seconds"]);

@@ -11,8 +11,8 @@ import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { atLeast, atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// A route of a plugin against the built-in route of the same work: the master and the plugin's
-// process on one core, the callers on the other, in rounds that visit each route.
+// A route of a plugin against the built-in route of the same work, in rounds that visit each route.
+// The master and the plugin's process are on one core, the callers on the other.
 
 const usage = "npm run bench:plugins -- [--seconds 3] [--rounds 5] [--concurrency 1,16,64]";
 const options = readOptions(usage, ["seconds", "rounds", "concurrency"]);

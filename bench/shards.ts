@@ -12,9 +12,9 @@ import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { atLeast, atMost, printTable, printVerdicts } from "./support/table.ts";
 
-// One model whole and in stages, each with one thread of computation: decoding, greedy. First the
-// stages are threads of this process, so that the hop between them costs next to nothing; then they
-// are processes of the engine as it serves, beside ggml's own RPC with as many servers.
+// Greedy decoding of one model whole and in stages, each with one thread of computation. First the
+// stages are threads of this process, whose hops cost next to nothing; then engine processes,
+// beside ggml's RPC with as many servers.
 
 const usage =
   "npm run bench:shards -- [--model-file FILE.gguf, else the demo weights] [--rounds N] [--steps N] [--stages 2,4]";

@@ -86,8 +86,9 @@ function places(root, target, home) {
 }
 
 /**
- * One chunk for all that the same programs load at their start: by default also each command of the
- * command line counts, and a master reads 80 files. `entries` are the programs' modules.
+ * One chunk for all that the same programs load at their start; `entries` are the programs'
+ * modules. By default each command of the command line would count too, and a master would read 80
+ * files.
  */
 function sharedChunks(entries) {
   const names = new Map();

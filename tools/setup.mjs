@@ -1,6 +1,6 @@
-// What `npm start` and `npm test` do before their own work, so that a fresh clone needs no other
-// command: install the packages when they are missing or out of date, then compile. Plain
-// JavaScript without dependencies, because it runs before anything is installed, on Node 20 too.
+// `npm start` and `npm test` first install the packages when they are missing or out of date, then
+// compile: a fresh clone needs no other command. Plain JavaScript without dependencies, because it
+// runs before anything is installed, on Node 20 too.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";

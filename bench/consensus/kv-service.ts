@@ -49,7 +49,7 @@ function serveStream(call: ServerDuplexStream<Buffer, Buffer>, handlers: KvHandl
     call.write(encodeReplies(replies));
     replies = [];
   };
-  // One answer leaves after the microtasks, in which all calls of an applied batch end; where there
+  // One answer leaves after the microtasks, in which all calls of an applied batch end. Where there
   // are more, those of the whole turn go together.
   const sendSoon = (): void => {
     if (replies.length === 1) send();

@@ -18,7 +18,7 @@ const MAX_GROWTH_MIB = 16;
 const MAX_MORE_DESCRIPTORS = 8;
 
 /**
- * Compares by role, since faults end each process long before the run does: what is kept in files
+ * Compares by role, since faults end each process long before the run does. What is kept in files
  * or in the replicated state makes the later processes of a role larger.
  */
 export function roleTrends(all: readonly ProcessSeries[], fromMs: number, toMs: number) {

@@ -68,9 +68,9 @@ function scored(score: number, node: NodeState, pod: TracePod): Scored {
 }
 
 /**
- * Scores every node that fits and takes the best. Equal scores go to the lowest node name, and
- * names carry a random prefix, as in the artefact: one random order of the nodes holds for the
- * whole run. Scores are cached per kind of pod and recomputed only for changed nodes.
+ * Scores every node that fits and takes the best; scores are cached per kind of pod and recomputed
+ * only for changed nodes. Equal scores go to the lowest name, and names carry a random prefix, as
+ * in the artefact: one random order holds for the whole run.
  */
 class ScoredPolicy implements Policy {
   /** In the order of the prefixed names. */

@@ -10,9 +10,9 @@ interface TypicalPod {
 }
 
 /**
- * FGD's score (Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
- * Fragmentation Gradient Descent", USENIX ATC 2023), as its artefact has it: 100 times the sigmoid
- * of the fragmentation that the pod takes away, in GPUs, cut to an integer.
+ * FGD's score, as its artefact has it: 100 times the sigmoid of the fragmentation that the pod
+ * takes away, in GPUs, cut to an integer. (Weng et al., "Beware of Fragmentation: Scheduling
+ * GPU-Sharing Workloads with Fragmentation Gradient Descent", USENIX ATC 2023.)
  */
 export function fgdScore(pods: readonly TracePod[]): ScoreFunction {
   const typical = typicalPods(pods);

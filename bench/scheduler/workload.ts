@@ -5,8 +5,8 @@ import type { TraceNode, TracePod } from "./trace.ts";
 const LOAD = 1.3;
 
 /**
- * The pods of one run: all of the trace's, shuffled; then pods drawn with replacement until the
- * requests would pass 1.3 times the cluster's GPUs, or taken away until they no longer do.
+ * The pods of one run: all of the trace's, shuffled. They are taken away until they ask for at most
+ * 1.3 times the cluster's GPUs, then drawn with replacement until the next would exceed that.
  */
 export function drawWorkload(
   pods: readonly TracePod[],

@@ -70,8 +70,8 @@ export class BenchEngine {
   }
 
   /**
-   * Tokens a second while as many answers of `steps` tokens are generated at once: from when each has
-   * its first token, so that prompts do not count, as they do not for the others.
+   * Tokens a second while as many answers of `steps` tokens are generated at once. It counts from
+   * when each has its first token: prompts do not count, as they do not for the others.
    */
   async rate(sequences: number, steps: number): Promise<number> {
     const left = new Set<number>();

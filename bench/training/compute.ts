@@ -28,8 +28,8 @@ const LANGUAGE_MODEL = {
 };
 
 /**
- * Turns that are not timed, the same on both sides, and those that are, by batch: training takes
- * thousands of steps, and the first of a process pay for compiling the code around them.
+ * Turns by batch: those that are not timed, the same on both sides, and those that are. Training
+ * takes thousands of steps, and the first of a process pay for compiling the code around them.
  */
 const MLP_TURNS: ReadonlyMap<number, { readonly warm: number; readonly turns: number }> = new Map([
   [64, { warm: 1_000, turns: 200 }],

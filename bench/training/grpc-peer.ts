@@ -8,8 +8,8 @@ import {
 } from "@grpc/grpc-js";
 import { peerMethods } from "./grpc-peer-methods.ts";
 
-// The peer: grpc-js as it comes, with protobuf messages of 1 MiB; a push is a stream from the client,
-// copied into a buffer and not even added.
+// The peer: grpc-js as it comes, with protobuf messages of 1 MiB. A push is a stream from the
+// client, copied into a buffer and not even added.
 
 const bytes = Number(process.argv[2]);
 const held = Buffer.alloc(bytes, 7);

@@ -48,9 +48,9 @@ const WAYS: readonly Way[] = [
 const WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000];
 
 /**
- * A model, not a measurement: seconds of a step for 1 to 1,000 workers, each on a node of its own,
- * with one server for each 16 of them. A server takes parts one after the other and so do its reads;
- * either its arithmetic or its link is what holds it up. Workers all begin at once and are alike.
+ * A model, not a measurement: seconds of a step for 1 to 1,000 equal workers that begin at once on
+ * own nodes, with one server for each 16. A server takes parts one after the other and so do its
+ * reads; either its arithmetic or its link is what holds it up.
  */
 export function modelScaling(costs: Costs = COSTS): ScalingRow[] {
   const rows = WAYS.flatMap((way) => WORKERS.map((workers) => rowOf(way, workers, costs)));

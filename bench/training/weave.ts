@@ -67,8 +67,8 @@ const { trained, heldOut } = splitText(readDocs());
 export const heldOutHalves = halves(heldOut);
 
 /**
- * A small language model by two workers: BSP with float32 gradients, as it is and with the average that
- * weave leaves, and weave with H=32 and int8.
+ * A small language model by two workers, with BSP and float32 gradients, and with weave, H=32 and
+ * int8. BSP is measured as it is and with the average that weave leaves.
  */
 export async function measureWeave(
   steps: number,

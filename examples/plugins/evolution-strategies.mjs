@@ -1,7 +1,7 @@
-// A training algorithm: evolution strategies (Salimans et al., 2017). Each worker plays episodes with
-// its parameters moved a little in random directions, and their opposites; what the returns say of
-// these directions is an estimate of the gradient. It goes to the parameter servers, which average
-// the workers' estimates and take a step of Adam. No gradient is ever computed.
+// A training algorithm: evolution strategies (Salimans et al., 2017). Each worker plays episodes
+// with its parameters moved a little in random directions, and their opposites. The returns of
+// these give an estimate of the gradient, which goes to the parameter servers. They average the
+// workers' estimates and take a step of Adam; no gradient is ever computed.
 
 import { definePlugin } from "heddle/plugin-kit";
 

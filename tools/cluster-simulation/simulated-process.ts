@@ -35,8 +35,8 @@ export interface MachineDisk {
 }
 
 /**
- * A process of a simulated machine: the code that runs in its context has its clock, its timers and
- * its connections, and nothing of it runs after its end.
+ * A process of a simulated machine, whose code has its clock, its timers and its connections.
+ * Nothing of it runs after its end.
  */
 export class SimulatedProcess {
   readonly name: string;

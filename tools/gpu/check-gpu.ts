@@ -10,9 +10,9 @@ import { checkStages } from "./stages-check.ts";
 import { checkTraining } from "./training-check.ts";
 
 /**
- * What runs on an NVIDIA GPU and nowhere else, in one JSON on standard output: the engine's device,
- * load and decoding beside llama-bench, two stages of a model on one GPU, and each training program on ONNX Runtime's CUDA provider.
- * It needs no network: `npm run install:gpu` has installed the packages.
+ * Measures what runs only on an NVIDIA GPU: the engine beside llama-bench, two stages on one GPU,
+ * and training on ONNX Runtime's CUDA provider. Prints one JSON on standard output; it needs no
+ * network, as `npm run install:gpu` has installed the packages.
  */
 
 const USAGE = `npm run check:gpu -- [--gpu INDEX] [--llama-bench PROGRAM] [--rehearse]

@@ -8,8 +8,8 @@ const RUNS = 3;
 const TOKENS = 64;
 
 /**
- * A model as two stages, each a process, on one GPU: their log-probabilities may differ from the whole
- * model's by at most what repeated runs of that differ by.
+ * A model as two stages, each a process, on one GPU. Their log-probabilities may differ from the
+ * whole model's by at most what repeated runs of that differ by.
  */
 export async function checkStages(device: string) {
   const session = await StagedSession.open([3], undefined, { ...OPTIONS, device });

@@ -1,7 +1,10 @@
-// `npm run test:kube`: the tests that need a real Kubernetes, on the cluster of HEDDLE_KUBECONFIG, or on one
-// that is started for them: HEDDLE_KUBE_RIG is a folder with a program rig.sh (up, down, load, restart).
-// HEDDLE_KUBE_IMAGES has what deploy/images/build.sh --out wrote, HEDDLE_KUBE_PREVIOUS what build-previous.sh did;
-// HEDDLE_KUBE_OUTAGE_SECONDS=600 makes outages of the API server longer. Arguments go to vitest.
+// `npm run test:kube`: the tests that need a real Kubernetes, on the cluster of HEDDLE_KUBECONFIG,
+// or on one that is started for them. Arguments go to vitest.
+// - HEDDLE_KUBE_RIG: a folder with a program rig.sh (up, down, load, restart), which starts a
+//   cluster.
+// - HEDDLE_KUBE_IMAGES: what deploy/images/build.sh --out wrote.
+// - HEDDLE_KUBE_PREVIOUS: what build-previous.sh wrote.
+// - HEDDLE_KUBE_OUTAGE_SECONDS: 600 makes outages of the API server longer.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";

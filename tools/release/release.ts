@@ -1,6 +1,7 @@
 /**
- * `npm run release -- [--out DIR] [--trial] [--sign-key FILE]`: all files of a release, without a network: the
- * package, the client, the images' context, the chart, the list of what is in it, where it is from, and checksums.
+ * `npm run release -- [--out DIR] [--trial] [--sign-key FILE]`: makes all files of a release,
+ * without a network. They are the package, the client, the images' context, the chart, the bill of
+ * materials, the provenance, and checksums.
  */
 import { execFileSync } from "node:child_process";
 import { createHash, createPrivateKey, type KeyObject, sign } from "node:crypto";

@@ -1,6 +1,6 @@
 /**
- * Ids of Nest's parts. The package keeps random numbers between its calls: those that one simulated
- * process draws would become ids of the next, also of the next seed, and could meet twice in one.
+ * Ids of Nest's parts. The package keeps random numbers between its calls, so that an id could
+ * depend on earlier processes and seeds, and occur twice in one process.
  */
 let count = 0;
 

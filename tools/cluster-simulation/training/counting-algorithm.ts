@@ -16,8 +16,8 @@ const MAX_STEP_US = 400_000;
 export const ordersOf = new WeakMap<SimulatedProcess, TrainerOrders>();
 
 /**
- * Each push adds one to the cell of its node and one to the cell of its attempt, in every tensor: the
- * parameters are the number of applied pushes, by node and by attempt.
+ * Each push adds one to the cell of its node and one to the cell of its attempt, in every tensor.
+ * So the parameters are the number of applied pushes, by node and by attempt.
  */
 export const countingAlgorithm: PluginAlgorithm = {
   config: { type: "object", properties: { rounds: { type: "integer" } }, required: ["rounds"] },
