@@ -37,7 +37,7 @@ test("structure: folders, layers, names and words of a tree are counted", () => 
     "Imports between top folders of apps/master": 1,
     "Layers of apps/master": 2,
     "Names that two files export": 1,
-    "Words of README, ARCHITECTURE and docs": 2,
+    "Hand-written words of README, ARCHITECTURE, docs": 2,
   });
 });
 

@@ -138,8 +138,8 @@ export function subjectless(file: SourceFile): string[] {
 /** Names in backticks of comments that no code, proto file or script has. */
 export function unknownNames(file: SourceFile, known: ReadonlySet<string>): string[] {
   return proseOf(file).flatMap(({ text, line }) =>
-    [...text.matchAll(/`#?([A-Za-z_$][\w$]*)(?:\(\))?`/g)]
-      .map((match) => match[1]!)
+    [...text.matchAll(/`#?([A-Za-z_$][\w$.]*)(?:\(\))?`/g)]
+      .flatMap((match) => match[1]!.split("."))
       .filter((name) => isCompound(name) && !known.has(name))
       .map((name) => `${file.path}:${line}: no code has a \`${name}\``),
   );
@@ -173,9 +173,14 @@ export function sharedNames(files: readonly SourceFile[]): string[] {
 
 function declaredExports(file: SourceFile): Set<string> {
   const names = new Set<string>();
+  const imported = new Set(file.imports.flatMap((use) => use.names));
   for (const statement of file.body) {
     if (statement.type !== "ExportNamedDeclaration") continue;
     const declaration = statement["declaration"] as SyntaxNode | null;
+    for (const { local, exported } of statement["specifiers"] as SyntaxNode[]) {
+      const isOwn = !statement["source"] && !imported.has((local as { name: string }).name);
+      if (isOwn) names.add((exported as { name: string }).name);
+    }
     if (!declaration) continue;
     const list = (declaration["declarations"] as SyntaxNode[] | undefined) ?? [declaration];
     for (const each of list) {

@@ -61,7 +61,11 @@ export function parseSource(path: string, text: string): SourceFile {
     text,
     lineCount: text.split("\n").length - (text.endsWith("\n") ? 1 : 0),
     body,
-    imports: [...staticImports(result.module, line), ...loadsAtRunTime(result, text, line)],
+    imports: [
+      ...staticImports(result.module, line),
+      ...importedTypes(body, line),
+      ...loadsAtRunTime(result, text, line),
+    ],
     exports: exportedNames(result.module, body, line),
     comments: result.comments.map(({ type, value, start, end }) => ({
       text: value,
@@ -69,6 +73,25 @@ export function parseSource(path: string, text: string): SourceFile {
       end,
       isLine: type === "Line",
     })),
+  };
+}
+
+/** A file of Protocol Buffers, of which the rules read the comments alone. */
+export function parseProto(path: string, text: string): SourceFile {
+  const comments = [...text.matchAll(/\/\/(.*)/g)].map(({ 0: all, 1: comment = "", index }) => ({
+    text: comment,
+    start: index,
+    end: index + all.length,
+    isLine: true,
+  }));
+  return {
+    path,
+    text,
+    lineCount: text.split("\n").length,
+    body: [],
+    imports: [],
+    exports: [],
+    comments,
   };
 }
 
@@ -100,6 +123,19 @@ function staticImports(module: ModuleRecord, line: LineOf): ImportUse[] {
       })),
   );
   return [...imports, ...reExports];
+}
+
+/** `import("./x.ts").Name` in a type. */
+function importedTypes(body: readonly SyntaxNode[], line: LineOf): ImportUse[] {
+  const found: ImportUse[] = [];
+  for (const statement of body) {
+    walk(statement, (node) => {
+      if (node.type !== "TSImportType") return;
+      const { value } = node["source"] as { value: string };
+      found.push({ specifier: value, names: ["*"], typeOnly: true, line: line(node.start) });
+    });
+  }
+  return found;
 }
 
 /** `import("./x.ts")` and `new URL("./x.ts", import.meta.url)` load a module whole. */
@@ -227,4 +263,11 @@ export function readSources(root: string, paths = repositoryFiles(root)): Source
   return paths
     .filter((path) => /\.(ts|tsx|mts|mjs)$/.test(path) && !isGenerated(path) && !isAssembly(path))
     .map((path) => parseSource(path, readFileSync(join(root, path), "utf8")));
+}
+
+/** The definitions of the wire protocol, for rules about comments. */
+export function readProtos(root: string, paths: readonly string[]): SourceFile[] {
+  return paths
+    .filter((path) => path.endsWith(".proto"))
+    .map((path) => parseProto(path, readFileSync(join(root, path), "utf8")));
 }

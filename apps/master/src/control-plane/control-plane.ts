@@ -5,7 +5,7 @@ import type { IdempotencyRecord, IdempotentRequest } from "@heddle/control/idemp
 import type { JobIndex } from "@heddle/control/jobs/index/job-index";
 import type { ControlState } from "@heddle/control/state";
 import type { ControlGroup } from "./control-group.ts";
-import type { EventLogWriter } from "./event-log/event-log-writer.ts";
+import type { RecordedEvents } from "./recorded-events.ts";
 
 /** The replicated state as this master sees it, and the only way to change it. */
 export interface ControlPlane {
@@ -40,7 +40,7 @@ export interface ControlPlane {
   /** Stores a secret unless there is one of that name. */
   keepSecret?(name: string, value: string): Promise<ControlReply>;
   /** This master's log of events, where it keeps one. */
-  readonly events?: EventLogWriter | undefined;
+  readonly events?: RecordedEvents | undefined;
   /** Why no command is taken any more, where that is so: then this master is not ready. */
   readonly fault?: AppError | undefined;
   close(): Promise<void>;

@@ -52,7 +52,7 @@ const TRANSITIONS: readonly ConfChangeTransition[] = ["auto", "implicit", "expli
 
 /**
  * The change as log payload, in the protobuf encoding of etcd's raftpb. That is `raftpb.ConfChange`
- * (version 1, one step, no transition) or `raftpb.ConfChangeV2`.
+ * (version 1, one step, no transition) or, with more, its second version.
  */
 export function encodeConfChange(change: ConfChange, version: 1 | 2 = 2): EntryPayload {
   if (version === 1) return encodeV1(change);

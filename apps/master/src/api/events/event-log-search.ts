@@ -1,6 +1,6 @@
 import type { LogEvent } from "@heddle/contracts/api/events/log";
-import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
 import type { OpenEvent } from "../../control-plane/event-log/opened-event.ts";
+import type { RecordedEvents } from "../../control-plane/recorded-events.ts";
 
 /** Events that one page examines; a page that finds fewer has a cursor to continue from. */
 const MAX_EXAMINED = 10_000;
@@ -27,10 +27,10 @@ export interface EventsFound {
 
 /** Searches the event log of this master. */
 export class EventLogSearch {
-  readonly #log: EventLogWriter["store"];
+  readonly #log: RecordedEvents["store"];
   readonly #open: OpenEvent;
 
-  constructor(log: EventLogWriter["store"], open: OpenEvent) {
+  constructor(log: RecordedEvents["store"], open: OpenEvent) {
     this.#log = log;
     this.#open = open;
   }

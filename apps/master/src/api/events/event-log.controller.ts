@@ -8,8 +8,8 @@ import { Controller, Inject, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { HEARTBEAT_MS } from "../../config/config.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
 import { opener } from "../../control-plane/event-log/opened-event.ts";
+import type { RecordedEvents } from "../../control-plane/recorded-events.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { EventStream } from "../../http/event-stream.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
@@ -58,7 +58,7 @@ export class EventLogController {
     await reply.send(viewPage(found, isDescending));
   }
 
-  async #recorder(): Promise<EventLogWriter> {
+  async #recorder(): Promise<RecordedEvents> {
     const events = ownEventLog(this.#control);
     if (events.missing > 0) {
       const message = `This master still fetches ${events.missing} events from the others. Ask another master, or try again shortly.`;

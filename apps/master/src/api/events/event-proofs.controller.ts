@@ -17,8 +17,8 @@ import { Controller, Inject, Param, Query, Req, Res } from "@nestjs/common";
 import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import { eventKeys, rotateEventKey } from "../../control-plane/event-log/checkpoint-signer.ts";
-import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
 import { propose } from "../../control-plane/propose.ts";
+import type { RecordedEvents } from "../../control-plane/recorded-events.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { responseDrained } from "../../http/drained.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
@@ -155,7 +155,7 @@ export class EventProofsController {
     );
   }
 
-  #log(): EventLogWriter {
+  #log(): RecordedEvents {
     return ownEventLog(this.#control);
   }
 

@@ -9,7 +9,7 @@ import { formatNote, isSameKey, parseNote, signNote } from "@heddle/event-store/
 import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
-import type { EventLogWriter } from "./event-log-writer.ts";
+import type { RecordedEvents } from "../recorded-events.ts";
 
 /** How long events may wait for a checkpoint. */
 const SIGN_MS = 1_000;
@@ -21,11 +21,11 @@ const SIGN_MS = 1_000;
  */
 export class CheckpointSigner {
   readonly #control: ControlPlane;
-  readonly #events: EventLogWriter;
+  readonly #events: RecordedEvents;
   readonly #log: Logger;
   readonly #stop = new AbortController();
 
-  constructor(control: ControlPlane, events: EventLogWriter, log: Logger) {
+  constructor(control: ControlPlane, events: RecordedEvents, log: Logger) {
     this.#control = control;
     this.#events = events;
     this.#log = log;

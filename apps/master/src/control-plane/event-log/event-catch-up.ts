@@ -4,7 +4,7 @@ import type { Logger } from "@heddle/observability/logger";
 import { readEventHashesMethod, readEventsMethod } from "@heddle/rpc/proto";
 import type { ControlPlane } from "../control-plane.ts";
 import type { MasterPeers } from "../master-peers.ts";
-import type { EventLogWriter } from "./event-log-writer.ts";
+import type { RecordedEvents } from "../recorded-events.ts";
 
 const POLL_MS = 500;
 const DEADLINE_MS = 10_000;
@@ -15,7 +15,7 @@ export const MAX_HASHES = 32_768;
 
 interface CatchUpParts {
   readonly control: Pick<ControlPlane, "group">;
-  readonly events: EventLogWriter;
+  readonly events: RecordedEvents;
   readonly peers: Pick<MasterPeers, "get">;
   readonly log: Logger;
 }

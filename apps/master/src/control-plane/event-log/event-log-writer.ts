@@ -7,6 +7,7 @@ import type { ReadLeaves } from "@heddle/event-store/log/begin-at";
 import { EventStore, type EventStoreOptions } from "@heddle/event-store/log/event-store";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
+import type { RecordedEvents } from "../recorded-events.ts";
 import { sealerOf } from "./sealed-members.ts";
 
 /** Events that may wait for the disk before commands are applied more slowly. */
@@ -23,7 +24,7 @@ type Counted = Pick<ReplicatedControl, "derived" | "eventCount" | "logTimeMs" | 
  * Writes the events of applied entries to this master's event log. Their number is part of the
  * state, so each has the same place on every master, and a replay skips those that are there.
  */
-export class EventLogWriter {
+export class EventLogWriter implements RecordedEvents {
   readonly origin: string;
   readonly #place: EventStoreOptions;
   readonly #onFatal: (error: AppError) => void;
@@ -79,22 +80,18 @@ export class EventLogWriter {
     return this.#store;
   }
 
-  /** The first event that the masters keep; this one may still have earlier ones. */
   get firstKept(): number {
     return this.#firstKept;
   }
 
-  /** How many events the state of this master counts. */
   get count(): number {
     return this.#count;
   }
 
-  /** The place of the first event that this master does not have. */
   get next(): number {
     return this.#next;
   }
 
-  /** How many of them this master lacks: a snapshot of another one replaced its state. */
   get missing(): number {
     return Math.max(0, this.#count - this.#next);
   }
@@ -129,10 +126,6 @@ export class EventLogWriter {
     this.#keepCosigned(control.state.cluster.get("cosigned"));
   }
 
-  /**
-   * Begins the log again at the first event that the masters keep, by the hashes of those before:
-   * what it lacks is nowhere any more.
-   */
   async beginAtKept(readLeaves: ReadLeaves): Promise<void> {
     const first = this.#firstKept;
     if (this.#next >= first) return;
@@ -155,7 +148,6 @@ export class EventLogWriter {
     await begun;
   }
 
-  /** Adds events that another master has; they begin at the first that is missing. */
   async addFetched(first: number, entries: readonly Uint8Array[]): Promise<void> {
     if (first !== this.#next) return;
     const lacking = entries.slice(0, this.missing);
@@ -174,7 +166,6 @@ export class EventLogWriter {
     return this.#written;
   }
 
-  /** Resolves when the events that the state counts now can be read. */
   async awaitCounted(signal?: AbortSignal): Promise<void> {
     const count = this.#count;
     this.#flush();

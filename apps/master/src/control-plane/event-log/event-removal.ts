@@ -7,7 +7,7 @@ import { REMOVES_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
-import type { EventLogWriter } from "./event-log-writer.ts";
+import type { RecordedEvents } from "../recorded-events.ts";
 
 const POLL_MS = 10_000;
 const DAY_MS = 86_400_000;
@@ -15,7 +15,7 @@ const MIB = 2 ** 20;
 
 interface RemovalParts {
   readonly control: ControlPlane;
-  readonly events: EventLogWriter;
+  readonly events: RecordedEvents;
   readonly log: Logger;
   readonly pollMs?: number | undefined;
 }

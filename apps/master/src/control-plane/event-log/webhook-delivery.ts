@@ -11,7 +11,7 @@ import type {
 import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
-import type { EventLogWriter } from "./event-log-writer.ts";
+import type { RecordedEvents } from "../recorded-events.ts";
 import { opener } from "./opened-event.ts";
 import { postWebhook, type WebhookHosts, webhookSecret } from "./webhook-post.ts";
 
@@ -25,7 +25,7 @@ const MAX_MESSAGE = 200;
 
 interface DeliveryParts {
   readonly control: ControlPlane;
-  readonly events: EventLogWriter;
+  readonly events: RecordedEvents;
   readonly pepper: KeyObject;
   readonly hosts: WebhookHosts;
   readonly log: Logger;

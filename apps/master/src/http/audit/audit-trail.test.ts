@@ -7,14 +7,14 @@ import type { ControlCommand } from "@heddle/control/command";
 import { createLogger } from "@heddle/observability/logger";
 import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
-import type { EventLogWriter } from "../../control-plane/event-log/event-log-writer.ts";
+import type { RecordedEvents } from "../../control-plane/recorded-events.ts";
 import { AuditTrail } from "./audit-trail.ts";
 
 type Recorded = Extract<AuditCommand, { type: "audit.record" }>;
 
 /** A control plane that keeps events, whose proposals may fail before or after they are applied. */
 class UnsureControl extends VolatileControl {
-  readonly events = {} as EventLogWriter;
+  readonly events = {} as RecordedEvents;
   readonly proposed: Recorded[] = [];
   readonly faults: ("before" | "after")[] = [];
   readonly eventsBefore = Number(this.state.cluster.get("events") ?? 0);

@@ -7,7 +7,7 @@ import { COPIES_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
 import type { ControlPlane } from "../../control-plane.ts";
 import { propose } from "../../propose.ts";
-import type { EventLogWriter } from "../event-log-writer.ts";
+import type { RecordedEvents } from "../../recorded-events.ts";
 import { opener } from "../opened-event.ts";
 import type { LogSink, SinkBatch } from "./log-sink.ts";
 
@@ -18,7 +18,7 @@ const RETRY = { baseMs: 1_000, maxMs: 60_000 };
 
 interface DeliveryParts {
   readonly control: ControlPlane;
-  readonly events: EventLogWriter;
+  readonly events: RecordedEvents;
   readonly sink: LogSink;
   readonly log: Logger;
 }
