@@ -90,4 +90,12 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
       expect(rig.errors).toEqual([]);
     },
   );
+
+  it.each(LISTS)("%s: all columns fit into 1280 pixels", async (name) => {
+    await page.evaluate(`history.pushState(null, "", "/console/${name}")`);
+    await page.getByRole("heading", { level: 1, name }).waitFor();
+    await page.locator(".table-body .table-row").first().waitFor();
+    const wide = `(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)(document.querySelector(".table-scroller"))`;
+    expect(await page.evaluate(wide)).toBe(0);
+  });
 });

@@ -209,15 +209,15 @@ export const STRINGS = {
     downloadCommand: (id: string, name: string) => `heddle jobs artifacts ${id} ${name}`,
     started: "Started",
     ended: "Ended",
-    change: (field: string, from: string, to: string, outcome: string) =>
-      `With ${field} ${to} in place of ${from}: ${outcome === "would_start" ? "it would start now" : "it could run, and would wait"}.`,
+    change: (field: string, from: string, to: string | null, outcome: string) =>
+      `${to === null ? `Without ${field}` : `With ${field} ${to} in place of ${from}`}: ${outcome === "would_start" ? "it would start now" : "it could run, and would wait"}.`,
     edit: "Edit it and submit it again",
     submit: "Submit a job",
     again: "Submit again",
     applyChange: "Start with this",
     applyTitle: (name: string) => `Submit ${name} with the change?`,
-    applyText: (field: string, to: string) =>
-      `This job is cancelled, and submitted again with ${field} ${to}. It gets a new id.`,
+    applyText: (field: string, to: string | null) =>
+      `This job is cancelled, and submitted again ${to === null ? `without ${field}` : `with ${field} ${to}`}. It gets a new id.`,
     applyConfirm: "Cancel and submit",
     eventsEmpty: "No event is kept of this job.",
     reason: "Reason",

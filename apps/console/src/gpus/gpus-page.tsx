@@ -69,7 +69,7 @@ function columnsOf(figure: GpuFigure): readonly TableColumn<ClusterNode>[] {
     },
     {
       title: text.held,
-      width: "7rem",
+      width: "8.5rem",
       isNumber: true,
       cell: ({ jobs, gpus }) =>
         STRINGS.common.of(formatCount(jobs?.gpus_held ?? 0), formatCount(gpus.length)),

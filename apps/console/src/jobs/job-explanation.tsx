@@ -30,7 +30,7 @@ export function JobExplanationCard({ job }: { readonly job: Job }) {
         {changes.map((change) => (
           <li key={change.field}>
             <span>
-              {text.change(change.field, String(change.from), String(change.to), change.outcome)}
+              {text.change(change.field, String(change.from), textOf(change.to), change.outcome)}
             </span>
             <ApplyChange job={job} change={change} />
           </li>
@@ -45,10 +45,15 @@ export function JobExplanationCard({ job }: { readonly job: Job }) {
   );
 }
 
+type Change = NonNullable<Job["explanation"]>["changes"][number];
+
 interface ApplyChangeOptions {
   readonly job: Job;
-  readonly change: NonNullable<Job["explanation"]>["changes"][number];
+  readonly change: Change;
 }
+
+/** Null for a field that is removed. */
+const textOf = (value: Change["to"]) => (value === null ? null : String(value));
 
 /** Cancels the waiting job and submits it with the change: a submitted spec stays as it is. */
 function ApplyChange({ job, change }: ApplyChangeOptions) {
@@ -70,7 +75,7 @@ function ApplyChange({ job, change }: ApplyChangeOptions) {
     <ConfirmButton
       label={text.applyChange}
       title={text.applyTitle(job.name)}
-      text={text.applyText(change.field, String(change.to))}
+      text={text.applyText(change.field, textOf(change.to))}
       confirm={text.applyConfirm}
       act={apply}
     />

@@ -137,7 +137,7 @@ const COLUMNS: readonly TableColumn<JobSummary>[] = [
   },
   {
     title: STRINGS.common.state,
-    width: "minmax(7.5rem, 1fr)",
+    width: "minmax(9rem, 1fr)",
     cell: ({ state }) => <StatusBadge state={state} />,
   },
   { title: text.project, width: "minmax(6rem, 1fr)", cell: ({ project }) => project },
@@ -160,13 +160,13 @@ const COLUMNS: readonly TableColumn<JobSummary>[] = [
   },
   {
     title: text.attempt,
-    width: "6rem",
+    width: "6.5rem",
     isNumber: true,
     cell: ({ attempt }) => formatCount(attempt),
   },
   {
     title: text.submitted,
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(13rem, 1fr)",
     cell: ({ submitted_at }) => <time dateTime={submitted_at}>{formatTime(submitted_at)}</time>,
   },
   {

@@ -48,7 +48,7 @@ const COLUMNS: readonly TableColumn<ClusterNode>[] = [
   },
   {
     title: STRINGS.nodes.memory,
-    width: "minmax(13rem, 1.5fr)",
+    width: "minmax(15.5rem, 1.5fr)",
     cell: ({ memory_bytes, memory_used_bytes }) =>
       memory_bytes === null || memory_used_bytes === null ? (
         STRINGS.common.unknown
@@ -67,7 +67,7 @@ const COLUMNS: readonly TableColumn<ClusterNode>[] = [
   },
   {
     title: STRINGS.nodes.replicas,
-    width: "minmax(5rem, 0.6fr)",
+    width: "minmax(6.5rem, 0.6fr)",
     isNumber: true,
     cell: ({ replicas }) => formatCount(replicas.length),
   },

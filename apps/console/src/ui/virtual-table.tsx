@@ -33,7 +33,6 @@ export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
     count: rows.length,
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_PX,
-    getItemKey: (index) => keyOf(rows[index]!),
     overscan: OVERSCAN,
   });
   const items = virtual.getVirtualItems();
@@ -55,10 +54,10 @@ export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
           </div>
         </div>
         <div role="rowgroup" className="table-body" style={{ height: virtual.getTotalSize() }}>
-          {items.map(({ key, index, start }) => (
+          {items.map(({ index, start }) => (
             <div
               role="row"
-              key={key}
+              key={keyOf(rows[index]!)}
               className="table-row"
               aria-rowindex={index + 2}
               style={{ gridTemplateColumns, transform: `translateY(${start}px)` }}
