@@ -15,8 +15,8 @@ export interface RecordedEvents {
   /** The number of events that the state counts and this master lacks, as after a snapshot. */
   readonly missing: number;
   /**
-   * Begins the log again at the first event that the masters keep, by the hashes of those before:
-   * what it lacks is on no master any more.
+   * Begins the log again at the first event that the masters keep, by the hashes of those before.
+   * What it lacks is on no master any more.
    */
   beginAtKept(readLeaves: ReadLeaves): Promise<void>;
   /** Adds events that another master has; they begin at the first that is missing. */
