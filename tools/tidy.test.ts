@@ -276,6 +276,11 @@ describe("language", () => {
     expect([...written, ...protos].flatMap(rule)).toEqual([]);
   });
 
+  it("sentences: a colon or semicolon ends none", () => {
+    const clauses = `// ${"word ".repeat(13)}word: ${"word ".repeat(11)}word.\nf();`;
+    expect(longSentences(parseSource(path, clauses))).toHaveLength(1);
+  });
+
   it("phrases: those of the wire protocol's comments are found", () => {
     const bad = `message A {\n  // The leader is to${"ld"}.\n  bool a = 1;\n}`;
     expect(privatePhrases(parseProto("proto/a.proto", bad))).toHaveLength(1);

@@ -218,7 +218,7 @@ function sentences(text: string): string[] {
   return text
     .replace(/```[\s\S]*?```/g, "\n\n")
     .replace(/`[^`]*`/g, "name")
-    .split(/\n\s*\n|\n\s*(?=[-*|] )|(?<=[.!?:;][)"']?)\s+(?=\S)/);
+    .split(/\n\s*\n|\n\s*(?=[-*|] )|(?<=[.!?][)"']?)\s+(?=\S)/);
 }
 
 function hasLetter(word: string): boolean {
