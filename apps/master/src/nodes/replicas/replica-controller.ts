@@ -136,13 +136,14 @@ export class ReplicaController {
     if (!isLeader && !isLeaderless) return;
     const { deployments } = this.#control.state;
     // The scheduler finds whole replicas their GPUs.
+    const onGpus = this.#stageDevices.all();
     this.#places = new Map(
-      [...wantedReplicas(this.#control.state)].filter(([key]) => !this.#stageDevices.serves(key)),
+      [...wantedReplicas(this.#control.state)].filter(([key]) => !onGpus.has(key)),
     );
     // A worker that has not reported yet might run anything.
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     const divisible = new Map([...deployments].filter(([key]) => !this.#places.has(key)));
-    this.#divided = this.#staged.places(divisible, this.#candidates(workers), isLeader);
+    this.#divided = this.#staged.places(divisible, this.#candidates(workers, onGpus), isLeader);
     if (isLeader) this.#stageDevices.follow(this.#divided.places, this.#divided.settled);
     const notes = this.#staged.notes();
     if (isLeader) this.#registry.divisions.set(notes);
@@ -174,13 +175,13 @@ export class ReplicaController {
     }
   }
 
-  #candidates(workers: readonly AttachedNode[]): StageCandidate[] {
+  #candidates(workers: readonly AttachedNode[], onGpus: ReadonlySet<string>): StageCandidate[] {
     let memory: ReturnType<typeof modelMemory> | undefined;
     let gpuMemory: ReturnType<StageDevices["memory"]> | undefined;
     return workers.map((node) => ({
       node,
       memoryBytes: (deployment) => {
-        if (this.#stageDevices.serves(deployment)) {
+        if (onGpus.has(deployment)) {
           gpuMemory ??= this.#stageDevices.memory();
           return gpuMemory(node.id, deployment);
         }

@@ -17,10 +17,14 @@ async function benchOf(...ids: string[]) {
   const control = new VolatileControl();
   const replicas = new Map<string, string[]>(ids.map((id) => [id, []]));
   const uuids = new Map<string, string>();
+  /** Nodes that have not reported yet. */
+  const isSilent = new Set<string>();
   const nodes = () =>
     ids.map((id) => ({
       id,
       hostId: "host",
+      attachedAtMs: 0,
+      lastSeenMs: isSilent.has(id) ? 0 : 1,
       gpus: [0, 1].map((index) => {
         const uuid = `${uuids.get(id) ?? id}-${index}`;
         return { index, uuid, memoryBytes: 16 * GIB, simulated: false };
@@ -33,7 +37,8 @@ async function benchOf(...ids: string[]) {
   const made = scheduledModel("m", 1, 1) as Extract<ControlCommand, { type: "model.register" }>;
   const spec = { ...made.deployment.spec, placement: { mode: "sharded" } } as DeploymentSpec;
   await control.propose({ ...made, deployment: { ...made.deployment, spec } });
-  const clock = { monotonicMs: () => 0, wallMs: () => 2 };
+  const time = { nowMs: 0 };
+  const clock = { monotonicMs: () => time.nowMs, wallMs: () => 2 };
   const log = { info() {}, warn() {}, error() {} };
   const devices = new StageDevices({ control, clock, log, nodes });
   /** Follows these stages, each a key and its node. */
@@ -43,7 +48,7 @@ async function benchOf(...ids: string[]) {
     await new Promise((resolve) => setImmediate(resolve));
   };
   const held = () => [...control.state.replicas.values()].map(({ nodeId }) => nodeId).sort();
-  return { control, devices, follow, held, replicas, spec, uuids };
+  return { control, devices, follow, held, isSilent, replicas, spec, time, uuids };
 }
 
 test("stage devices: workers that report the same GPU share its memory", async () => {
@@ -76,7 +81,7 @@ test("stage devices: where one worker has no free GPU none is held", async () =>
 });
 
 test("stage devices: they follow a stage that moves, when it has left the old worker", async () => {
-  const { devices, follow, held, replicas } = await benchOf("a", "b", "c");
+  const { devices, follow, held, isSilent, replicas } = await benchOf("a", "b", "c");
   await devices.reserve("m", ["a", "b"]);
   replicas.set("a", ["m#b/0"]);
   replicas.set("b", ["m"]);
@@ -85,8 +90,35 @@ test("stage devices: they follow a stage that moves, when it has left the old wo
   await follow(["m", "b"], ["m#b/0", "c"]);
   expect(held()).toEqual(["a", "b", "c"]);
   replicas.set("a", []);
+  isSilent.add("a");
+  await follow(["m", "b"], ["m#b/0", "c"]);
+  expect(held()).toEqual(["a", "b", "c"]);
+  isSilent.clear();
   await follow(["m", "b"], ["m#b/0", "c"]);
   expect(held()).toEqual(["b", "c"]);
+});
+
+test("stage devices: what a quota refuses is not proposed again and again", async () => {
+  const { control, devices, follow, held, time } = await benchOf("a", "b");
+  await devices.reserve("m", ["a"]);
+  const setQuota = (gpuMilli: number) =>
+    control.propose({
+      type: "project.set",
+      atMs: 2,
+      name: "default",
+      weight: 1,
+      quota: { gpuMilli },
+    });
+  await setQuota(1_000);
+  const moved = () => follow(["m", "a"], ["m#a/0", "b"]);
+  await moved();
+  const { appliedIndex } = control;
+  await moved();
+  expect([control.appliedIndex, held()]).toEqual([appliedIndex, ["a"]]);
+  await setQuota(2_000);
+  time.nowMs += 5_000;
+  await moved();
+  expect(held()).toEqual(["a", "b"]);
 });
 
 /** Workers whose stages have GPUs, of which these are short. */

@@ -1,7 +1,6 @@
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
-import type { ControlCommand } from "@heddle/control/command";
 import { replicaKey } from "@heddle/control/jobs/records/records";
 import { dividesGpus, stageDevices } from "@heddle/control/jobs/scheduling/replica-claims";
 import { schedulerSettings } from "@heddle/control/jobs/scheduling/scheduling-input";
@@ -12,6 +11,9 @@ import { deviceOf } from "../hosts.ts";
 import type { NodeView } from "../node-directory.ts";
 import type { StagePlaces } from "./placed-specs.ts";
 import { deploymentOf } from "./staged-replica.ts";
+
+/** How long a change that was refused waits: what refuses it, as a quota, remains for a while. */
+const RETRY_MS = 5_000;
 
 interface StageDevicesOptions {
   readonly control: ControlPlane;
@@ -35,6 +37,8 @@ export class StageDevices {
   readonly #options: StageDevicesOptions;
   /** Changes that are proposed now: by deployment, or by place where it is released. */
   readonly #underWay = new Set<string>();
+  /** When those that failed may be tried again. */
+  readonly #notBeforeMs = new Map<string, number>();
   readonly #specs = new WeakMap<DeploymentSpec, OnDevices>();
 
   constructor(options: StageDevicesOptions) {
@@ -46,6 +50,12 @@ export class StageDevices {
     return dividesGpus(this.#options.control.state, deployment);
   }
 
+  /** The deployments of which this is so. */
+  all(): ReadonlySet<string> {
+    const keys = this.#options.control.state.deployments.keys();
+    return new Set([...keys].filter((key) => this.serves(key)));
+  }
+
   /** The memory of the GPUs that each worker has for a stage; workers that report the same one share it. */
   memory(): (nodeId: string, deployment: string) => number {
     const { control, nodes } = this.#options;
@@ -54,9 +64,12 @@ export class StageDevices {
       view.gpus.map((gpu) => deviceOf(view, gpu)),
     );
     const sharers = Map.groupBy(reports, (id) => id);
+    const finders = new Map<string, ReturnType<typeof stageDevices>>();
     return (nodeId, deployment) => {
+      const find = finders.get(deployment) ?? stageDevices(control.state, control.jobs, deployment);
+      finders.set(deployment, find);
       const view = views.get(nodeId);
-      const devices = stageDevices(control.state, control.jobs, { deployment, nodeId }) ?? [];
+      const devices = find(nodeId);
       const gpus = view?.gpus.filter(({ index }) => devices.includes(index)) ?? [];
       const sizes = gpus.map((gpu) =>
         Math.floor(gpu.memoryBytes / sharers.get(deviceOf(view!, gpu))!.length),
@@ -84,10 +97,8 @@ export class StageDevices {
     const { control, clock } = this.#options;
     if (!dividesGpus(control.state, deployment)) return;
     const lacking = nodeIds.filter((nodeId) => !this.#isHeld(deployment, nodeId));
-    const places = lacking.map((nodeId) => {
-      const devices = stageDevices(control.state, control.jobs, { deployment, nodeId }) ?? [];
-      return { nodeId, devices };
-    });
+    const find = stageDevices(control.state, control.jobs, deployment);
+    const places = lacking.map((nodeId) => ({ nodeId, devices: find(nodeId) }));
     if (places.length === 0) return;
     const { jobTimeoutMs, maxConcurrentJobs } = schedulerSettings(control.state);
     const limits = { jobTimeoutMs, maxConcurrentJobs };
@@ -124,10 +135,16 @@ export class StageDevices {
     for (const { deployment, nodeId, stage } of control.state.replicas.values()) {
       if (!stage || !settled.has(deployment) || wanted.get(deployment)?.has(nodeId)) continue;
       const view = views.get(nodeId);
-      if (!view || view.replicas.some((each) => deploymentOf(each.deployment) === deployment))
-        continue;
-      const release = { type: "replica.release", deployment, nodeId } as const;
-      this.#propose(replicaKey(release), { ...release, atMs: clock.wallMs() });
+      // A node reports its replicas with its first heartbeat.
+      if (!view || view.lastSeenMs <= view.attachedAtMs) continue;
+      if (view.replicas.some((each) => deploymentOf(each.deployment) === deployment)) continue;
+      const release = {
+        type: "replica.release",
+        atMs: clock.wallMs(),
+        deployment,
+        nodeId,
+      } as const;
+      this.#run(replicaKey(release), async () => void (await propose(control, release)));
     }
   }
 
@@ -135,15 +152,16 @@ export class StageDevices {
     return this.#options.control.state.replicas.has(replicaKey({ deployment, nodeId }));
   }
 
-  #propose(key: string, command: ControlCommand): void {
-    this.#run(key, async () => void (await propose(this.#options.control, command)));
-  }
-
-  /** Once at a time; what fails is tried again with the next change of nodes or their reports. */
+  /** Once at a time; what fails is tried again a while later, with a report of a node. */
   #run(key: string, change: () => Promise<void>): void {
-    if (this.#underWay.has(key)) return;
+    const nowMs = this.#options.clock.monotonicMs();
+    if (this.#underWay.has(key) || nowMs < (this.#notBeforeMs.get(key) ?? 0)) return;
     this.#underWay.add(key);
     const onFailure = (error: unknown) => {
+      for (const [known, untilMs] of this.#notBeforeMs) {
+        if (untilMs <= nowMs) this.#notBeforeMs.delete(known);
+      }
+      this.#notBeforeMs.set(key, nowMs + RETRY_MS);
       const { code, message } = toAppError(error);
       this.#options.log.warn({ for: key, code, error: message }, "GPUs of stages did not change");
     };

@@ -73,20 +73,22 @@ export function stageClaim(
 }
 
 /**
- * The GPUs of a node that its stage of the deployment holds, or could get; undefined where it has
- * none for one.
+ * The GPUs of a node that its stage of the deployment holds, or could get; none where it has none for
+ * one.
  */
 export function stageDevices(
   state: JobsState,
   { capacity }: Pick<JobIndex, "capacity">,
-  { deployment, nodeId }: Pick<ReplicaRecord, "deployment" | "nodeId">,
-): readonly number[] | undefined {
-  const held = state.replicas.get(replicaKey({ deployment, nodeId }));
-  const quarantined = state.nodes.get(nodeId)?.quarantined ?? [];
-  const isHealthy = !quarantined.some(({ device }) => held?.devices.includes(device));
-  if (held) return isHealthy ? held.devices : undefined;
+  deployment: string,
+): (nodeId: string) => readonly number[] {
   const claim = stageClaim(state, deployment, 1);
-  return claim && capacity.devicesFor(claim.request, nodeId);
+  return (nodeId) => {
+    const held = state.replicas.get(replicaKey({ deployment, nodeId }));
+    if (!held) return (claim && capacity.devicesFor(claim.request, nodeId)) ?? [];
+    const quarantined = state.nodes.get(nodeId)?.quarantined ?? [];
+    const isHealthy = !quarantined.some(({ device }) => held.devices.includes(device));
+    return isHealthy ? held.devices : [];
+  };
 }
 
 /** What the scheduler is to find for a deployment's replicas, and for how many. */
