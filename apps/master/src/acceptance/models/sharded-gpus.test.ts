@@ -1,8 +1,11 @@
 // holds: shard-gpus
 
+import { execFile } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
+import { programOf } from "@heddle/base/testing/programs";
 import type { Model } from "@heddle/contracts/api/models";
 import { writeTinyModel } from "@heddle/engines/gguf/tiny-model";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -70,6 +73,14 @@ it("a model is divided over the GPUs of two workers, which nothing else gets", a
     max_tokens: 4,
   });
   expect(choices[0]?.message.content).toBeDefined();
+  const env = {
+    ...process.env,
+    HEDDLE_ENDPOINT: cluster.url,
+    HEDDLE_API_KEY: cluster.adminKey,
+  };
+  const list = [programOf("cli"), "models", "list", "-o", "wide"];
+  const { stdout } = await promisify(execFile)(process.execPath, list, { env });
+  expect(stdout).toMatch(/\d-5 gpu 0: H100 \(simulated, on the CPU\) \d+ MiB/);
   const whole = { id: "whole", source: "builtin://tiny?seed=9", resources: { gpu_count: 1 } };
   await cluster.request("POST", "/api/v1/models", whole);
   await eventually(async () => (await model("whole")).waiting_for.length > 0);

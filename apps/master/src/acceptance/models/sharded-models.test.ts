@@ -27,7 +27,7 @@ const WORKERS = [0, 1, 2, 3];
 const CLEAR = 0.02;
 /** The largest difference of embeddings: rounding makes some 1e-4, another input about 0.1. */
 const NEAR = 2e-3;
-/** So many tokens at the begin of an answer must be clear. */
+/** This many tokens at the beginning of an answer must be clear. */
 const CLEAR_TOKENS = 30;
 const LONG_TOKENS = 400;
 /** It is 2 to 3 s on two processors; a loaded machine takes longer. */
