@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseAllDocuments, stringify } from "yaml";
-import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { crash, kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
 import { CHART, kubeTool, NO_HELM } from "./kube-tools.ts";
 import type { Manifest } from "./manifest-faults.ts";
 import { whyNoRelease } from "./release.ts";
@@ -230,6 +230,33 @@ describe.skipIf(whyNoPods !== undefined)("an installed chart", { timeout: 600_00
       return /heddle-worker-0 +ready/.test(heddle("workers list")) || undefined;
     });
   });
+
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "chart: a kubelet that is killed ends no pod and no job",
+    async () => {
+      const containers = () =>
+        k("get", "pods", "--output=jsonpath={.items[*].status.containerStatuses[*].containerID}");
+      const heartbeat = () =>
+        kubectl([
+          "--namespace=kube-node-lease",
+          "get",
+          "leases",
+          "--output=jsonpath={.items[0].spec.renewTime}",
+        ]);
+      const metadata = { name: "outlives", namespace };
+      const spec = { command: "sleep 20" };
+      const job = { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec };
+      kubectl(["apply", "--filename", "-"], JSON.stringify(job));
+      k("wait", "--for=condition=Running", "--timeout=60s", "tj/outlives");
+      const before = containers();
+      const last = heartbeat();
+      crash("kubelet");
+      await untilFound("the kubelet is back", () => heartbeat() !== last || undefined);
+      k("wait", "--for=condition=Complete", "--timeout=120s", "tj/outlives");
+      expect(containers()).toBe(before);
+      await groupOf(3);
+    },
+  );
 
   it("chart: masters join and leave with the value of their number", async () => {
     install("upgrade", "--set", "master.replicas=5");
