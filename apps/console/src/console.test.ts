@@ -145,6 +145,31 @@ describe.skipIf(!CHROMIUM)(`the console in a browser${NEEDS_CHROMIUM}`, () => {
     await later.context().close();
   });
 
+  it("jobs: a waiting one is started with the proposed change, suspended and resumed", async () => {
+    const spec = (name: string, gpu_count: number) => {
+      return { name, command: "sleep 300", resources: { gpu_count, cpu_cores: 0.1 } };
+    };
+    const { job_id: held = "" } = await rig.call("POST", "/jobs", spec("holds", 3));
+    const { job_id: id = "" } = await rig.call("POST", "/jobs", spec("narrow", 2));
+    const page = await rig.signedIn(`/console/jobs/${id}`);
+    await page.getByText("With gpu_count 1 in place of 2: it would start now.").waitFor();
+    await page.getByRole("button", { name: "Start with this" }).click();
+    await page.getByText("submitted again with gpu_count 1.").waitFor();
+    await page.getByRole("button", { name: "Cancel and submit" }).click();
+    await title(page, /narrow running/);
+    const changed = page.url().split("/").at(-1) ?? "";
+    expect(changed).not.toBe(id);
+    await page.getByRole("button", { name: "Suspend" }).click();
+    await page.getByRole("button", { name: "Suspend it" }).click();
+    await title(page, /narrow suspended/);
+    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("button", { name: "Resume it" }).click();
+    await title(page, /narrow running/);
+    for (const each of [held, changed]) await rig.call("DELETE", `/jobs/${each}`);
+    expect(rig.errors).toEqual([]);
+    await page.context().close();
+  });
+
   it("playground: an answer streams with its speed, and a long one is stopped", async () => {
     const page = await rig.signedIn("/console/playground");
     await page.getByRole("button", { name: "Send" }).click();

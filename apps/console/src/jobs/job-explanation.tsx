@@ -64,8 +64,8 @@ function ApplyChange({ job, change }: ApplyChangeOptions) {
   const changed = withChange(job.spec as Parameters<typeof withChange>[0], change);
   if (!mayCreate || !mayCancel || !changed || job.state !== "pending") return null;
   const apply = async () => {
-    // Throws where the changed job would be refused, while this one still waits.
-    await heddle.jobs.explain(changed);
+    // Throws where the changed job would be refused, while this one still waits and has the name.
+    await heddle.jobs.explain({ ...changed, name: `changed ${job.id}` });
     await heddle.jobs.cancel(job.id);
     await heddle.jobs.wait(job.id);
     const { job_id: id } = await heddle.jobs.create(changed);
