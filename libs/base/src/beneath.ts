@@ -9,6 +9,7 @@ import {
   opendir,
   rename,
   rmdir,
+  stat,
   unlink,
 } from "node:fs/promises";
 import { join, sep } from "node:path";
@@ -57,18 +58,21 @@ export async function openFileBeneath(
   mode = 0o600,
 ): Promise<FileHandle> {
   const { parent, name } = split(path);
-  return inFolder(root, parent, async (folder) => {
-    const file = await open(folder.at(name), flags | LINKLESS, mode);
+  const openEntry = async (entry: string, statFolder: () => Promise<Stats>) => {
+    const file = await open(entry, flags | LINKLESS, mode);
     try {
       const found = await file.stat();
       if (!found.isFile()) throw notRegular(path, found);
-      if (found.nlink > 1) checkOwner(path, found, await folder.stat());
+      if (found.nlink > 1) checkOwner(path, found, await statFolder());
       return file;
     } catch (error) {
       await file.close();
       throw error;
     }
-  });
+  };
+  // The root is never replaced, so what is in it needs no descriptor of it.
+  if (parent.length === 0) return openEntry(join(root, name), () => stat(root));
+  return inFolder(root, parent, (folder) => openEntry(folder.at(name), () => folder.stat()));
 }
 
 /** The content of a regular file; undefined if it has more bytes, or grows meanwhile. */

@@ -3,6 +3,7 @@ import type { FileHandle } from "node:fs/promises";
 import { relative } from "node:path";
 import { openFileBeneath, replaceFileBeneath } from "@heddle/base/beneath";
 
+const NO_BYTES = Buffer.alloc(0);
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
 /**
@@ -33,7 +34,8 @@ export class TaskLogIndex {
   static async open(path: string, root: string): Promise<TaskLogIndex> {
     const file = await openFileBeneath(root, relative(root, path), APPEND);
     try {
-      const bytes = await file.readFile();
+      const { size } = await file.stat();
+      const bytes = size > 0 ? await file.readFile() : NO_BYTES;
       const index = new TaskLogIndex(path, root, file, bytes);
       if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
       return index;

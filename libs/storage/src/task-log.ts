@@ -46,6 +46,8 @@ export class TaskLog {
   readonly #data: FileHandle;
   /** The last bytes that `observe` saw, at their position in the file. */
   #tail: { readonly at: number; readonly bytes: Buffer } | undefined;
+  /** Bytes were written since the last sync. */
+  #isUnsynced = false;
 
   private constructor(path: string, root: string, index: TaskLogIndex, data: FileHandle) {
     this.path = path;
@@ -156,6 +158,7 @@ export class TaskLog {
     if (known < 0) return;
     if (known < piece.data.byteLength) {
       const data = piece.data.subarray(known);
+      this.#isUnsynced = true;
       await this.#data.write(data, 0, data.byteLength, this.end);
       this.#addTimes(piece);
     }
@@ -180,6 +183,7 @@ export class TaskLog {
         if (!gap.dropped) continue;
         const start = Math.max(part.start, gap.start);
         const end = Math.min(part.end, gap.end);
+        this.#isUnsynced = true;
         await this.#data.write(data, start - offset, end - start, start);
         this.#index.fill(start, end, part.unixMs);
       }
@@ -188,7 +192,8 @@ export class TaskLog {
 
   /** Resolves when all appended bytes are on disk. */
   async sync(): Promise<void> {
-    await this.#data.datasync();
+    if (this.#isUnsynced) await this.#data.datasync();
+    this.#isUnsynced = false;
     await this.#index.flush(true);
   }
 
