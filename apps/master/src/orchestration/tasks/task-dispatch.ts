@@ -39,7 +39,7 @@ import {
 const ROUND_MS = 250;
 const PAUSE_MS = 5;
 /** Between two rounds over all workers, which find what no change shows, as an order to repeat. */
-const FULL_ROUND_MS = 1_000;
+const FULL_ROUND_MS = { least: 1_000, most: 10_000 };
 /** Rounds over all workers may take this share of the time. */
 const FULL_ROUND_SHARE = 1 / 20;
 /** The wait after a failed proposal before the report is retried. */
@@ -161,7 +161,10 @@ export class TaskDispatch implements LinkOwner {
     }
     if (!isFull) return;
     const endMs = this.#settings.clock.monotonicMs();
-    this.#fullRoundDueMs = endMs + Math.max(FULL_ROUND_MS, (endMs - nowMs) / FULL_ROUND_SHARE);
+    const { least, most } = FULL_ROUND_MS;
+    // This process may have been paused in the round.
+    const pauseMs = Math.min(most, Math.max(least, (endMs - nowMs) / FULL_ROUND_SHARE));
+    this.#fullRoundDueMs = endMs + pauseMs;
   }
 
   /** Whether the worker or the state knows of any: many have none. */
@@ -238,7 +241,7 @@ export class TaskDispatch implements LinkOwner {
       if (isHeld && (command?.lease || command?.start)) continue;
       if (!command) link.settle(key);
       else if (!link.order(key, command, nowMs)) this.#changed.add(link.node);
-      if (command?.forget) link.forget(key);
+      else if (command.forget) link.forget(key);
     }
   }
 
