@@ -38,7 +38,12 @@ it.skipIf(!found)(
         expect(met["instructor"]).toEqual({ TOOLS: weather, JSON_SCHEMA: weather });
       }
       if (!missing.includes("openai-agents")) {
-        expect(met["openai-agents"]).toMatchObject({ chat: weather, responses: weather });
+        expect(met["openai-agents"]).toMatchObject({
+          chat: weather,
+          chat_called: true,
+          responses: weather,
+          responses_called: true,
+        });
       }
       if (!missing.includes("anthropic")) {
         expect(met["anthropic"]).toMatchObject({ called: weather });
