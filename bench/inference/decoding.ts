@@ -226,14 +226,18 @@ function cpuMs({ processes }: Way): number {
   return processes().reduce((sum, { pid }) => sum + (sampleProcess(pid)?.cpuMs ?? 0), 0);
 }
 
-/** Records whose fields the answer repeats, as extraction does; each prompt has its own. */
+/**
+ * Records whose fields the answer repeats, as extraction does; each prompt has its own. The list comes
+ * twice before it is begun again: a small model leaves one that it has seen once.
+ */
 function copies(count: number): (round: number) => readonly string[] {
   return (round) =>
     Array.from({ length: count }, (_, i) => {
-      const rows = Array.from({ length: 5 }, (_row, row) => {
+      const rows = Array.from({ length: 7 }, (_row, row) => {
         const [first, second, city] = randomWords(3, 10_000 * round + 100 * i + row).split(" ");
         return `{"full_name": "${first} ${second}", "home_city": "${city}", "customer": ${7_919 * (row + 1) + 31 * i + round}}`;
       });
-      return `Input:\n${rows.join("\n")}\nThe same again:\n${rows[0]}\n`;
+      const lists = [rows, rows, rows.slice(0, 2)].map((list) => `${list.join("\n")}\n`);
+      return `Input:\n${lists.join("The same again:\n")}`;
     });
 }

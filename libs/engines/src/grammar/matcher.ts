@@ -12,8 +12,8 @@ const MAX_FRAMES = 256;
 /** Frames that are followed for one mask; of the tokens, those that were found by then are in it. */
 const MAX_MASK_WORK = 100_000;
 
-/** No longer end is spelled in tokens: it takes a millisecond. */
-const MAX_END_TOKENS = 512;
+/** Longer ends are not spelled in tokens: one of 500 takes some milliseconds. */
+const MAX_END_TOKENS = 1024;
 
 /** Estimated memory of the states that are kept for all grammars of a thread. */
 const MAX_CACHED_BYTES = 64 * 1024 * 1024;

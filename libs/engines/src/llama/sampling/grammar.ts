@@ -44,6 +44,8 @@ export class Grammar {
   readonly #latest: MatchState[] = [];
   #state: MatchState;
   #isCut = false;
+  /** False once no end is near enough for the limit: the text is cut anywhere. */
+  #canEnd = true;
   #isLeaving = false;
   /** The part of the text that is to be left; undefined for the whole. */
   #left: GrammarFrame | undefined;
@@ -66,9 +68,9 @@ export class Grammar {
   draw(logits: Float32Array, left: number, draw: (logits: Float32Array) => number): number {
     const token = this.#drawFitting(logits, draw);
     const after = token < 0 ? null : this.#after(token);
-    if (after === null || this.#endsWithin(after, left - 1)) return token;
-    // Where no end is so near, the text is cut anywhere.
-    if (!this.#endsWithin(this.#state, left)) return token;
+    if (after === null || !this.#canEnd || this.#endsWithin(after, left - 1)) return token;
+    this.#canEnd = this.#endsWithin(this.#state, left);
+    if (!this.#canEnd) return token;
     const { isComplete } = this.#state;
     const first = this.#matcher.firstOfEnd(this.#state, this.#tokens.trie);
     if (first === undefined && !isComplete) return token;
