@@ -108,8 +108,27 @@ it("draft cost: measured by length from calls with and without a draft", () => {
   // Of a length that was not measured no more than of those that were.
   expect(cost.of(15)).toBeCloseTo(1 + 15 * 0.25, 2);
   for (let call = 0; call < 60; call++) cost.measured(3, 1_000);
-  expect(cost.of(3)).toBeCloseTo(4, 2);
+  expect(cost.of(3)).toBeCloseTo(1 + 3 * 3, 1);
   expect(cost.of(7)).toBeCloseTo(1 + 7 * 0.25, 2);
+});
+
+it("draft: a text that repeats its last token is drafted as far as a call takes", () => {
+  const text = tokens(40, 5_000);
+  const { calls } = decode(text, Array<number>(200).fill(7), 0.2);
+  expect(calls).toBeLessThan(60);
+});
+
+it("draft cost: a length that is too slow is seldom tried again", () => {
+  const cost = new DraftCost();
+  cost.measured(0, 7.5);
+  let tried = 0;
+  for (let call = 0; call < 1_000; call++) {
+    // As a drafter that is sure of the next token decides.
+    const isTried = 2 / cost.of(1) > 1.05;
+    if (isTried) tried++;
+    cost.measured(isTried ? 1 : 0, isTried ? 26 : 7.5);
+  }
+  expect(tried).toBeLessThan(15);
 });
 
 it("draft cost: a stall of the machine changes little", () => {

@@ -56,10 +56,13 @@ export class Drafter {
     const { place, match } = found;
     const { values, length } = this.#text;
     this.#kind = LONGER_MATCHES.filter((least) => match >= least).length;
-    const most = Math.min(limit, length - place);
-    this.#drafted = bestLength(this.#rates[this.#kind] as number, most, costOf);
+    this.#drafted = bestLength(this.#rates[this.#kind] as number, limit, costOf);
     this.#predicted = Math.max(1, this.#drafted);
-    for (let at = 0; at < this.#predicted; at++) this.tokens[at] = values[place + at] as number;
+    // A text that repeats its last few tokens goes on with them.
+    const period = length - place;
+    for (let at = 0; at < this.#predicted; at++) {
+      this.tokens[at] = values[place + (at % period)] as number;
+    }
     return this.#drafted;
   }
 
