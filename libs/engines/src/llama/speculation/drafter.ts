@@ -58,7 +58,7 @@ export class Drafter {
     this.#kind = LONGER_MATCHES.filter((least) => match >= least).length;
     this.#drafted = bestLength(this.#rates[this.#kind] as number, limit, costOf);
     this.#predicted = Math.max(1, this.#drafted);
-    // A text that repeats its last few tokens goes on with them.
+    // A text that repeats its last few tokens continues with them.
     const period = length - place;
     for (let at = 0; at < this.#predicted; at++) {
       this.tokens[at] = values[place + (at % period)] as number;
