@@ -1,7 +1,7 @@
 import type { EngineRequest } from "@heddle/contracts/engine";
 
 /** What workers say that their engines know: an older worker would ignore it in a request. */
-const ENGINE_FEATURES = ["adapters", "stages", "continuation"] as const;
+const ENGINE_FEATURES = ["adapters", "stages", "stage-devices", "continuation"] as const;
 
 /** Begins the feature that says which others a worker's stages work with. */
 const STAGE_BUILD = "stages of ";

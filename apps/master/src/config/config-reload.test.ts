@@ -25,6 +25,7 @@ afterAll(async () => {
 function reloads(): Record<string, unknown>[] {
   return cluster.output
     .split("\n")
+    .slice(0, -1) // The last line may be incomplete.
     .filter((line) => line.includes("the configuration was "))
     .map((line) => JSON.parse(line) as Record<string, unknown>);
 }

@@ -3,6 +3,7 @@
 import { execFile } from "node:child_process";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { eventually } from "@heddle/base/testing/eventually";
 import { programOf } from "@heddle/base/testing/programs";
@@ -17,12 +18,14 @@ const ON_GPU = "gpu 0: H100 (simulated, on the CPU)";
 const WORKERS = ["one", "two", "three"];
 
 let cluster: ProcessCluster;
+const workers = new Map<string, Awaited<ReturnType<ProcessCluster["startWorker"]>>>();
+async function start(name: string): Promise<void> {
+  const gpus = name === "three" ? [] : ["--simulate-gpus", "1xH100-80GB"];
+  workers.set(name, await cluster.startWorker([...gpus, "--name", name], name));
+}
 beforeAll(async () => {
   cluster = await ProcessCluster.start({ workers: 0, isBare: true });
-  for (const name of WORKERS) {
-    const gpus = name === "three" ? [] : ["--simulate-gpus", "1xH100-80GB"];
-    await cluster.startWorker([...gpus, "--name", name], name);
-  }
+  for (const name of WORKERS) await start(name);
 });
 afterAll(() => cluster?.close());
 
@@ -86,9 +89,29 @@ it("a model is divided over the GPUs of two workers, which nothing else gets", a
   await eventually(async () => (await model("whole")).waiting_for.length > 0);
 });
 
-it("another worker with a GPU takes the stage of one that is drained", async () => {
+it("the last stage's worker has its GPU again after a restart, although jobs wait", async () => {
   await cluster.request("DELETE", "/api/v1/models/whole");
-  await cluster.startWorker(["--simulate-gpus", "1xH100-80GB", "--name", "four"], "four");
+  const resources = { cpu_cores: 0.1, memory_gb: 0.1, gpu_count: 1 };
+  const submitted = ["a", "b"].map((name) => cluster.submit({ name, command: "true", resources }));
+  const jobs = await Promise.all(submitted);
+  const last = (await stagesOf("divided")).at(-1);
+  const name = WORKERS.find((each) => nodeOf(each) === last?.node) ?? "";
+  await cluster.stop(workers.get(name)!, "SIGKILL");
+  await cluster.until(async () => (await model("divided")).status !== "ready", "the stage is lost");
+  // Long enough for the jobs to get what would be free.
+  await delay(2_000);
+  await start(name);
+  await ready("divided");
+  expect((await inUse()).sort()).toEqual(["one", "two"]);
+  for (const id of jobs) {
+    const reply = await cluster.request("GET", `/api/v1/jobs/${id}`);
+    expect(await reply.json()).toMatchObject({ state: "pending" });
+    await cluster.request("DELETE", `/api/v1/jobs/${id}`);
+  }
+});
+
+it("another worker with a GPU takes the stage of one that is drained", async () => {
+  await start("four");
   const [first] = await stagesOf("divided");
   await cluster.request("POST", `/api/v1/workers/${first!.node}/drain`, {});
   await cluster.until(async () => {

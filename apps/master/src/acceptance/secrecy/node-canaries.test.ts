@@ -14,7 +14,7 @@ import { writeKeyProgram } from "@heddle/base/testing/key-program";
 import { authorityHash } from "@heddle/pki/certificate-authority";
 import { formatJoinToken } from "@heddle/pki/join-token";
 import { ensureAuthority, readMaterial } from "@heddle/pki/tls-files";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ProcessCluster } from "../../../test/process-cluster.ts";
 import {
   type Canary,
@@ -56,10 +56,10 @@ beforeAll(async () => {
   const program = writeKeyProgram(join(folder, "kms"), "key of the service");
   const clear = SECRETS_KEY.toString("base64");
   const wrapped = execFileSync(program, ["wrap"], { input: clear, encoding: "utf8" });
-  process.env["HEDDLE_SECRETS_KEY_COMMAND"] = program;
-  process.env["HF_ENDPOINT"] = origin;
-  process.env["HF_TOKEN"] = HUB_TOKEN;
-  process.env["HEDDLE_LOG_LEVEL"] = "debug";
+  vi.stubEnv("HEDDLE_SECRETS_KEY_COMMAND", program);
+  vi.stubEnv("HF_ENDPOINT", origin);
+  vi.stubEnv("HF_TOKEN", HUB_TOKEN);
+  vi.stubEnv("HEDDLE_LOG_LEVEL", "debug");
   const { certificate, privateKey } = await ensureAuthority(join(folder, "ca.pem"));
   authority = privateKey;
   const enroll = formatJoinToken({ authorityHash: authorityHash(certificate), secret: ENROLL_KEY });
@@ -83,6 +83,7 @@ beforeAll(async () => {
   proxy = await RecordingProxy.start(() => cluster.url);
 });
 afterAll(async () => {
+  vi.unstubAllEnvs();
   await cluster?.close();
   proxy?.close();
   vendor?.close();

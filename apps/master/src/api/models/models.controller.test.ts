@@ -1,5 +1,6 @@
 // holds: api-models, engine-template, key-models
 
+import { NEWEST_VERSION, PLACES_STAGES } from "@heddle/control/cluster-version";
 import { nodeOffer } from "@heddle/control/jobs/testing/specs";
 import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import OpenAI from "openai";
@@ -185,6 +186,19 @@ describe("models", () => {
     expect(await reasonOf({ options: { decoding } })).toMatch(/deterministic/);
   });
 
+  it("are not divided over GPUs before all masters can do so", async () => {
+    const { cluster } = server.control.state;
+    const body = { id: "gpus", source: "builtin://tiny?seed=33", placement: "sharded" };
+    const placed = { ...body, resources: { gpu_count: 1 } };
+    cluster.set("version", PLACES_STAGES - 1);
+    const refused = await register(placed);
+    cluster.set("version", NEWEST_VERSION);
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toMatchObject({ error: { param: "placement" } });
+    expect((await register(placed)).status).toBe(200);
+    await send(server, "DELETE", "/api/v1/models/gpus");
+  });
+
   it.each<[string, Record<string, unknown>]>([
     ["id", { source: "builtin://tiny" }],
     ["id", { id: "a b", source: "builtin://tiny" }],
@@ -197,6 +211,16 @@ describe("models", () => {
     ["weights.file", { id: "a", source: "file:///tmp/model.bin" }],
     ["options.threads", { id: "a", source: "builtin://tiny", options: { threads: 0 } }],
     ["replicas", { id: "a", source: "builtin://tiny", replicas: "some" }],
+    [
+      "options.gpu_layers",
+      {
+        id: "a",
+        source: "builtin://tiny",
+        placement: "sharded",
+        resources: { gpu_count: 1 },
+        options: { gpu_layers: 0 },
+      },
+    ],
     ["resources.gpu_count", { id: "a", source: "builtin://tiny", resources: { gpu_count: 17 } }],
     ["placement", { id: "a", source: "builtin://tiny", placement: "split" }],
     [

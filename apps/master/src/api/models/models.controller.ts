@@ -1,6 +1,11 @@
 import { AppError } from "@heddle/base/errors";
 import { type DeletedModel, type Model, modelOperations } from "@heddle/contracts/api/models";
-import { RECORDS_EVENTS, STANDARD_TERMS, versionOf } from "@heddle/control/cluster-version";
+import {
+  PLACES_STAGES,
+  RECORDS_EVENTS,
+  STANDARD_TERMS,
+  versionOf,
+} from "@heddle/control/cluster-version";
 import { modelKey } from "@heddle/control/model-names";
 import type { ControlState, DeploymentRecord } from "@heddle/control/state";
 import { Controller, Inject, Param, Req, Res } from "@nestjs/common";
@@ -119,8 +124,16 @@ export class ModelsController {
   }
 }
 
-/** Masters of earlier versions read the weights of every deployment. */
-function requireVersion(state: ControlState, { spec, scaling }: DeploymentRecord): void {
+/**
+ * Masters of earlier versions read the weights of every deployment, and place a model that workers
+ * divide over GPUs whole.
+ */
+function requireVersion(state: ControlState, deployment: DeploymentRecord): void {
+  const { spec, scaling, resources } = deployment;
+  if (versionOf(state) >= PLACES_STAGES) return;
+  if (spec.engine === "llama" && spec.placement?.mode === "sharded") {
+    if (resources || (spec.options.device ?? "cpu") !== "cpu") throw tooOld("placement");
+  }
   if (versionOf(state) >= STANDARD_TERMS) return;
   if (spec.engine !== "llama") throw tooOld("engine");
   if (scaling) throw tooOld("scaling");

@@ -183,7 +183,7 @@ function resourcesOf(request: RegisterModelRequest): ReplicaResources | undefine
 
 /** How workers may divide the model; undefined for the default. */
 function placementOf(request: RegisterModelRequest): ModelPlacement | undefined {
-  const { placement: mode, max_stages: maxStages, options, replicas } = request;
+  const { placement: mode, max_stages: maxStages, options, replicas, resources } = request;
   if (mode === undefined && maxStages === undefined) return undefined;
   if (mode === "whole" && maxStages !== undefined) {
     throw invalid("max_stages", "a `whole` model has no stages");
@@ -193,6 +193,10 @@ function placementOf(request: RegisterModelRequest): ModelPlacement | undefined 
   }
   if (mode === "sharded" && (options.decoding?.deterministic ?? "request") !== "request") {
     throw invalid("options.decoding.deterministic", "stages support `request` alone");
+  }
+  const onGpus = resources !== undefined || (options.device ?? "cpu") !== "cpu";
+  if (mode === "sharded" && onGpus && (options.gpu_layers ?? -1) >= 0) {
+    throw invalid("options.gpu_layers", "stages on GPUs have all of their layers there");
   }
   if (mode === "sharded" && replicas === "every-worker") {
     throw invalid("replicas", "give a number: several workers have one replica");

@@ -88,7 +88,12 @@ export class ReplicaController {
   #places: ReturnType<typeof wantedReplicas> = new Map();
   readonly #staged: StagedReplicas;
   readonly #stageDevices: StageDevices;
-  #divided: StagedPlacement = { places: new Map(), whole: new Map(), settled: new Set() };
+  #divided: StagedPlacement = {
+    places: new Map(),
+    whole: new Map(),
+    settled: new Set(),
+    keeping: new Set(),
+  };
   /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
@@ -144,7 +149,8 @@ export class ReplicaController {
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     const divisible = new Map([...deployments].filter(([key]) => !this.#places.has(key)));
     this.#divided = this.#staged.places(divisible, this.#candidates(workers, onGpus), isLeader);
-    if (isLeader) this.#stageDevices.follow(this.#divided.places, this.#divided.settled);
+    const { places, settled, keeping } = this.#divided;
+    if (isLeader) this.#stageDevices.follow(places, settled, keeping);
     const notes = this.#staged.notes();
     if (isLeader) this.#registry.divisions.set(notes);
     this.#forgetGone();

@@ -11,6 +11,7 @@ import { StageDevices } from "./stage-devices.ts";
 import { AFTER_ADOPTION_MS, StageBench, stagePlacesOf } from "./testing/stage-bench.ts";
 
 const GIB = 2 ** 30;
+const KEEPS_GPUS_MS = 30_000;
 
 /** Nodes with two GPUs each, and the model m, each stage of which has one. */
 async function benchOf(...ids: string[]) {
@@ -42,13 +43,14 @@ async function benchOf(...ids: string[]) {
   const log = { info() {}, warn() {}, error() {} };
   const devices = new StageDevices({ control, clock, log, nodes });
   /** Follows these stages, each a key and its node. */
-  const follow = async (...stages: [string, string][]) => {
+  const follow = async (...stages: [string, string][]) => followKeeping([], stages);
+  const followKeeping = async (keeping: string[], stages: [string, string][]) => {
     const places = new Map(stages.map(([key, node]) => [key, new Map([[node, spec]])]));
-    devices.follow(places, new Set(["m"]));
+    devices.follow(places, new Set(["m"]), new Set(keeping));
     await new Promise((resolve) => setImmediate(resolve));
   };
   const held = () => [...control.state.replicas.values()].map(({ nodeId }) => nodeId).sort();
-  return { control, devices, follow, held, isSilent, replicas, spec, time, uuids };
+  return { control, devices, follow, followKeeping, held, isSilent, replicas, spec, time, uuids };
 }
 
 test("stage devices: workers that report the same GPU share its memory", async () => {
@@ -96,6 +98,23 @@ test("stage devices: they follow a stage that moves, when it has left the old wo
   isSilent.clear();
   await follow(["m", "b"], ["m#b/0", "c"]);
   expect(held()).toEqual(["b", "c"]);
+});
+
+test("stage devices: a place of the whole model, of an earlier version, is released", async () => {
+  const { control, devices, follow, followKeeping, held } = await benchOf("a", "b", "c");
+  await devices.reserve("m", ["a", "b", "c"]);
+  const [key, place] = [...control.state.replicas].find(([, { nodeId }]) => nodeId === "c")!;
+  (control.state.replicas as Map<string, typeof place>).set(key, { ...place, stage: undefined });
+  await followKeeping(
+    ["m"],
+    [
+      ["m", "b"],
+      ["m#b/0", "a"],
+    ],
+  );
+  expect(held()).toEqual(["a", "b", "c"]);
+  await follow(["m", "b"], ["m#b/0", "a"]);
+  expect(held()).toEqual(["a", "b"]);
 });
 
 test("stage devices: what a quota refuses is not proposed again and again", async () => {
@@ -161,4 +180,42 @@ test("staged replicas: a stage whose GPU fails goes to a worker with a healthy o
   bench.load(await bench.places());
   bench.add("a", undefined, 0);
   expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
+});
+
+test("staged replicas: GPUs await the worker of the last stage for a while", async () => {
+  const { bench } = gpuBench("a", "b", "c");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  expect(bench.keepsGpus).toBe(false);
+  const last = bench.workers.get("c")!;
+  bench.workers.delete("c");
+  bench.planFault = () => new AppError("unprocessable", "two workers are too few");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  expect(stagePlacesOf(await bench.places())).toEqual([]);
+  expect(bench.keepsGpus).toBe(true);
+  bench.nowMs += KEEPS_GPUS_MS - 1;
+  await bench.places();
+  expect(bench.keepsGpus).toBe(true);
+  bench.nowMs += 1;
+  await bench.places();
+  expect(bench.keepsGpus).toBe(false);
+  bench.workers.set("c", last);
+  bench.planFault = () => undefined;
+  bench.nowMs += KEEPS_GPUS_MS;
+  await bench.places();
+  expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+  expect(bench.keepsGpus).toBe(false);
+});
+
+test("staged replicas: workers whose stages ignore devices get no stage on GPUs", async () => {
+  const { bench } = gpuBench("a", "b", "c", "d");
+  const { node } = bench.workers.get("a")!;
+  const features = node.register.engineFeatures;
+  features.splice(features.indexOf("stage-devices"), 1);
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  await bench.places();
+  expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 b", "m#d/1 c"]);
 });

@@ -112,10 +112,10 @@ export class StageDevices {
   }
 
   /**
-   * Holds devices for stages that have moved, and releases those that no stage has any more; of those
-   * deployments whose places are as planned.
+   * Holds devices for stages that have moved, of deployments whose places are as planned. Releases those
+   * that no stage has any more, unless the deployment keeps them.
    */
-  follow(places: StagePlaces, settled: ReadonlySet<string>): void {
+  follow(places: StagePlaces, settled: ReadonlySet<string>, keeping: ReadonlySet<string>): void {
     if (settled.size === 0) return;
     const { control, clock, nodes } = this.#options;
     const wanted = new Map<string, Set<string>>();
@@ -132,8 +132,9 @@ export class StageDevices {
       }
     }
     const views = new Map(nodes().map((view) => [view.id, view]));
-    for (const { deployment, nodeId, stage } of control.state.replicas.values()) {
-      if (!stage || !settled.has(deployment) || wanted.get(deployment)?.has(nodeId)) continue;
+    for (const { deployment, nodeId } of control.state.replicas.values()) {
+      if (!settled.has(deployment) || keeping.has(deployment)) continue;
+      if (wanted.get(deployment)?.has(nodeId)) continue;
       const view = views.get(nodeId);
       // A node reports its replicas with its first heartbeat.
       if (!view || view.lastSeenMs <= view.attachedAtMs) continue;

@@ -163,6 +163,11 @@ export function canHaveStage({ register, link }: StageCandidate["node"]): boolea
   return link !== undefined && register.engineFeatures.includes("stages");
 }
 
+/** Whether all stages of the worker run on the devices that a master names. */
+export function takesDevices({ register }: Pick<StageCandidate["node"], "register">): boolean {
+  return register.engineFeatures.includes("stage-devices");
+}
+
 /**
  * The largest group of workers whose stages work with each other. Of equally large groups it is the
  * one with which more of the others work.

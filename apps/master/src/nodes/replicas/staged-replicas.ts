@@ -21,11 +21,14 @@ import {
   type StageCandidate,
   type StagedReplica,
   stageBuildOf,
+  takesDevices,
 } from "./staged-replica.ts";
 import { WakeUp } from "./wake-up.ts";
 
 /** A new leader takes up the replicas that workers report within this time. */
 const ADOPTS_MS = 3_000;
+/** How long replicas that lack a stage keep their GPUs: two of them may wait for each other's. */
+const KEEPS_GPUS_MS = 30_000;
 
 /** Where the replicas of models that workers divide go. */
 export interface StagedPlacement {
@@ -34,6 +37,8 @@ export interface StagedPlacement {
   readonly whole: ReadonlyMap<string, WholeReplicas>;
   /** Deployments whose stages on GPUs are as planned, on the leader. */
   readonly settled: ReadonlySet<string>;
+  /** Deployments whose GPUs without a stage are kept for a worker that may come back. */
+  readonly keeping: ReadonlySet<string>;
 }
 
 export interface StagedReplicasOptions {
@@ -51,6 +56,8 @@ interface Division {
   /** A stage of these is gone, and no worker can take it: its own may, until they are planned again. */
   broken: StagedReplica[];
   readonly planner: DivisionPlanner;
+  /** Since when it has fewer replicas than wanted. */
+  lackingSinceMs: number | undefined;
   /** No replica of an earlier leader is taken up any more. */
   isSettled: boolean;
 }
@@ -120,6 +127,7 @@ export class StagedReplicas {
     const places = new Map<string, Map<string, DeploymentSpec>>();
     const whole = new Map<string, WholeReplicas>();
     const settled = new Set<string>();
+    const keeping = new Set<string>();
     const divisible = new Map([...deployments].filter(this.#isDivisible));
     for (const [key, record] of divisible) {
       const division = this.#division(key);
@@ -139,11 +147,13 @@ export class StagedReplicas {
       if (split.whole) whole.set(key, split.whole);
       const free = candidates.filter(
         ({ node, memoryBytes }) =>
-          !split.whole?.workers.has(node.id) && !(onGpus && memoryBytes(key) === 0),
+          !split.whole?.workers.has(node.id) &&
+          !(onGpus && (memoryBytes(key) === 0 || !takesDevices(node))),
       );
       this.#mend(division, record.spec, workers, free);
       division.replicas.splice(split.divided);
       division.broken.splice(split.divided - division.replicas.length);
+      if (onGpus && this.#keepsGpus(division, split.divided)) keeping.add(key);
       if (division.replicas.length === split.divided) division.planner.settle();
       else if (isLeader && adoptsMs > 0) this.#wakeUp.after(adoptsMs);
       else if (isLeader) this.#plan(division, record.spec, workers, free);
@@ -153,7 +163,7 @@ export class StagedReplicas {
     this.#splits.keep(divisible);
     this.#holds.keep([...this.#divisions.values()].flatMap(allOf));
     this.#specs.keep(places);
-    return { places, whole, settled };
+    return { places, whole, settled, keeping };
   }
 
   readonly #isDivisible = (entry: [string, DeploymentRecord]): entry is [string, LlamaRecord] =>
@@ -164,10 +174,21 @@ export class StagedReplicas {
     let division = this.#divisions.get(key);
     if (!division) {
       const planner = new DivisionPlanner(this.#options, this.#wakeUp);
-      division = { replicas: [], broken: [], planner, isSettled: false };
+      const empty = { replicas: [], broken: [], lackingSinceMs: undefined };
+      division = { ...empty, planner, isSettled: false };
       this.#divisions.set(key, division);
     }
     return division;
+  }
+
+  /** Whether replicas lack a stage, and not for long. */
+  #keepsGpus(division: Division, wanted: number): boolean {
+    const nowMs = this.#options.clock.monotonicMs();
+    const isWhole = division.replicas.length === wanted;
+    division.lackingSinceMs = isWhole ? undefined : (division.lackingSinceMs ?? nowMs);
+    const leftMs = (division.lackingSinceMs ?? Number.NEGATIVE_INFINITY) + KEEPS_GPUS_MS - nowMs;
+    if (leftMs > 0) this.#wakeUp.after(leftMs);
+    return leftMs > 0;
   }
 
   /** For how long a new leader listens for what workers have. */

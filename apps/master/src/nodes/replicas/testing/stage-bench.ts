@@ -43,6 +43,8 @@ export class StageBench {
   readonly #reports = new Map<string, ReplicaStatus>();
   readonly staged = this.leader();
   #actions: ReturnType<typeof planPlacement> = [];
+  /** Whether it keeps GPUs without a stage. */
+  keepsGpus = false;
   /** Which of them the stages run on; none if absent. */
   devices: StagedReplicasOptions["devices"] = { serves: () => false, reserve: async () => {} };
   spec = STAGED_SPEC;
@@ -111,6 +113,7 @@ export class StageBench {
     const all = () => {
       const placement = staged.places(deployments, [...this.workers.values()], isLeader);
       this.#actions = planPlacement(deployments, this.#views(), placement);
+      this.keepsGpus = placement.keeping.has("m");
       return placement.places;
     };
     // The model's size, and then a plan, come later.
