@@ -461,6 +461,8 @@ test("folders: links and exports that lead out of them are refused with the reas
   symlinkSync("main.js", join(whole, "inner.js"));
   const heddle = fileURLToPath(new URL("../../../..", import.meta.url)).replace(/\/$/, "");
   symlinkSync(heddle, join(whole, "node_modules/heddle"));
+  mkdirSync(join(whole, "node_modules/.bin"));
+  symlinkSync(join(heddle, "bin/heddle.mjs"), join(whole, "node_modules/.bin/heddle"));
   expect(await outcome(whole)).toBe("ready");
   for (const target of [secret, "/", join(folder, "nothing"), dirname(heddle), "../../linked"]) {
     const link = join(whole, "node_modules/data");

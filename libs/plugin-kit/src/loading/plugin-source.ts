@@ -14,6 +14,7 @@ import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 const PROGRAMS = fileURLToPath(new URL("../../../..", import.meta.url)).replace(/\/$/, "");
 /** The folder of the package `heddle` that this file is part of. */
 const HEDDLE = basename(PROGRAMS) === "packaged" ? dirname(PROGRAMS) : PROGRAMS;
+const HEDDLE_PROGRAMS = join(HEDDLE, "bin");
 const MAX_FILES = 20_000;
 const MAX_BYTES = 268_435_456;
 /** Modules beside a plugin of one file that it may import. */
@@ -167,11 +168,12 @@ function filesOf(root: string): ReadonlyMap<string, string> {
 
 /**
  * Throws for a link that leads out of the folder: no digest covers what it leads to, and the plugin's
- * process could read that. A link to this Heddle, as `npm install` makes, is none of the plugin's files.
+ * process could read that. Links to this Heddle and its programs, as `npm install` makes, are none of the
+ * plugin's files.
  */
 function checkLink(root: string, path: string): void {
   const target = targetOf(path);
-  if (isWithin(root, target) || target === HEDDLE) return;
+  if (isWithin(root, target) || target === HEDDLE || dirname(target) === HEDDLE_PROGRAMS) return;
   throw new Error(
     `its link ${path} leads to ${target}, out of ${root}: put what it needs in its place (packages with \`npm install --install-links\`)`,
   );
