@@ -56,10 +56,10 @@ describe("heddle top", () => {
     let text = "";
     await eventually(async () => {
       text = await ended("top", "--once");
-      return /sleeper +running/.test(text);
+      // Counts and jobs are read one after the other.
+      return /sleeper +running/.test(text) && /^jobs: 1 running$/m.test(text);
     });
     expect(text).toMatch(/leader master-1, term \d+\n1 workers {2}\d\/2 GPUs used/);
-    expect(text).toMatch(/^jobs: 1 running$/m);
     expect(text).toMatch(/^worker-1 +worker +ready/m);
     expect(text).toMatch(/^worker-1\/1 +H100 \(simulated\)/m);
     expect(text).toMatch(/^tiny-random +worker-1 +ready/m);
