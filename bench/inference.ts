@@ -6,6 +6,7 @@ import {
   type DecodingChange,
   DRAFTS,
 } from "./inference/decoding.ts";
+import { llamaServerProgram } from "./inference/llama-server.ts";
 import { pullDemoWeights } from "./inference/model-file.ts";
 import { masterOverhead, type OverheadResult } from "./inference/overhead.ts";
 import { requantizedModel } from "./inference/requantized-model.ts";
@@ -28,7 +29,7 @@ import { formatNumber, printTable, printVerdicts, type Verdict } from "./support
 // Our whole path (HTTP, master, gRPC, engine) against any OpenAI-compatible server on the same
 // weights, in interleaved rounds.
 
-const usage = `npm run bench:inference -- (--peer URL | --llama-server PROGRAM)
+const usage = `npm run bench:inference -- [--peer URL | --llama-server PROGRAM, else built from the engine's source]
   [--model-file FILE.gguf, else the demo weights] [--quantization q4_0|q4_1|q8_0] [--rounds N] [--threads N] [--concurrency 1,4,8,16] [--tokens N] [--eos 0,2]
   [--ours URL --key KEY --model ID] [--only ours|peer|pair|overhead|routing|schema|drafts|deterministic]`;
 const options = readOptions(usage, [
@@ -150,7 +151,8 @@ async function measureRouting(): Promise<void> {
 }
 
 async function measureDecoding(title: string, change: DecodingChange) {
-  const gains = await compareDecoding(await modelFile(), rounds, change, options["llama-server"]);
+  const program = change.peerFlags.length > 0 ? await peerProgram() : undefined;
+  const gains = await compareDecoding(await modelFile(), rounds, change, program);
   printTable(
     title,
     ["workload", "server", "tokens/s", "speed", "CPU", "answers"],
@@ -196,12 +198,22 @@ async function measureDrafts(): Promise<void> {
 
 async function startOrFindPeer(): Promise<InferenceServer | undefined> {
   if (options["only"] === "ours") return undefined;
-  if (options["llama-server"] !== undefined) {
-    return startLlamaServer(options["llama-server"], { modelFile: await modelFile(), threads });
-  }
   if (options["peer"] !== undefined) return peerAt(options["peer"], options["model"] ?? "default");
-  console.log("SKIPPED: neither --peer nor --llama-server is given; only our own figures follow.");
-  return undefined;
+  const program = await peerProgram();
+  if (program === undefined) return undefined;
+  return startLlamaServer(program, { modelFile: await modelFile(), threads });
+}
+
+async function peerProgram(): Promise<string | undefined> {
+  if (options["llama-server"] !== undefined) return options["llama-server"];
+  try {
+    return await llamaServerProgram();
+  } catch (error) {
+    console.log(
+      `SKIPPED: llama-server cannot be built (${String(error)}); only our own figures follow.`,
+    );
+    return undefined;
+  }
 }
 
 /** The file that both serve: by default the demo weights, from the cache or pulled into it. */

@@ -31,7 +31,7 @@ interface Workload {
 export interface DecodingChange {
   readonly usual: object;
   readonly changed: object;
-  /** What makes the same change of a llama-server. */
+  /** What makes the same change of a llama-server; empty where it cannot. */
   readonly peerFlags: readonly string[];
   readonly workloads: readonly Workload[];
 }
