@@ -60,8 +60,8 @@ beforeEach(() => {
 afterAll(() => server.master.close());
 
 it.each([
-  ["", undefined, "default"],
-  ["other=vision", undefined, "default"],
+  ["", undefined, "ns"],
+  ["other=vision", "ns", "ns"],
   ["ns=vision+speech", undefined, "vision"],
   ["ns=vision+speech", "speech", "speech"],
   ["ns=*", "secret", "secret"],
@@ -73,7 +73,9 @@ it.each([
 
 it.each([
   ["", "secret"],
+  ["", "default"],
   ["ns=vision", "default"],
+  ["ns=vision", "ns"],
   ["other=*", "secret"],
 ])("namespaces: with projects %j a job of %s is refused", async (projects, project) => {
   const { status } = await reconciled({ ...SLEEPS, project }, projects);
@@ -81,6 +83,20 @@ it.each([
   expect(status?.message).toMatch(/spec\.project.* ns may be of .*operator\.projects\.ns/);
   expect(status?.conditions).toMatchObject([{ type: "Accepted", status: "False" }]);
   expect(status?.jobId).toBeUndefined();
+});
+
+it("namespaces: two that are not listed share no project, nor one of another's list", () => {
+  const access = accessOf("other=vision+speech", "heddle");
+  const projectOf = (namespace: string) => access.jobRights(namespace, undefined)?.project;
+  expect(["heddle", "team-a", "team-b"].map(projectOf)).toEqual(["default", "team-a", "team-b"]);
+  expect(access.jobRights("team-a", "team-b")).toBeUndefined();
+  for (const namespace of ["vision", "default"]) {
+    expect(access.jobRights(namespace, undefined)).toBeUndefined();
+    expect(access.jobRights(namespace, namespace)).toBeUndefined();
+    expect(access.projectRefusal(namespace, undefined)).toMatch(
+      new RegExp(`namespace ${namespace} have no project.*operator\\.projects\\.${namespace} `),
+    );
+  }
 });
 
 it("namespaces: a job reaches nothing of another project, and no privilege", async () => {

@@ -2,7 +2,8 @@ import { AppError } from "@heddle/base/errors";
 import { PROJECT_NAME } from "@heddle/contracts/roles";
 
 const ALL = "*";
-const DEFAULT_PROJECTS = ["default"];
+/** The project of jobs that name none; no namespace has it by its name alone. */
+const DEFAULT_PROJECT = "default";
 /** What jobs of a namespace may do in its projects. */
 const ROLE = "developer";
 
@@ -19,26 +20,37 @@ export interface JobRights {
 export class NamespaceAccess {
   readonly #projects: ReadonlyMap<string, readonly string[]>;
   readonly #own: string | undefined;
+  /** What a namespace of the same name has only if it is listed. */
+  readonly #given: ReadonlySet<string>;
 
-  /** `own` is the cluster's namespace; a namespace without projects has `default`. */
+  /**
+   * `own` is the cluster's namespace, which has `default` unless it is listed. Any other one that is not has
+   * the project of its own name, but for `default` and those of listed namespaces.
+   */
   constructor(projects: ReadonlyMap<string, readonly string[]>, own: string | undefined) {
     this.#projects = projects;
     this.#own = own;
+    this.#given = new Set([DEFAULT_PROJECT, ...[...projects.values()].flat()]);
   }
 
   /** Undefined where the namespace may not submit to the project. */
   jobRights(namespace: string, asked: string | undefined): JobRights | undefined {
     const projects = this.#projectsOf(namespace);
-    const [first = ALL] = projects;
-    const project = asked ?? (first === ALL ? "default" : first);
+    const [first] = projects;
+    const project = asked ?? (first === ALL ? DEFAULT_PROJECT : first);
+    if (project === undefined) return undefined;
     if (projects.includes(ALL)) return { project };
     return projects.includes(project) ? { project, role: ROLE } : undefined;
   }
 
   /** Why a job that `jobRights` refuses is refused, and what to change. */
   projectRefusal(namespace: string, asked: string | undefined): string {
-    const projects = this.#projectsOf(namespace).join(", ");
-    return `spec.project: TrainingJobs of the namespace ${namespace} may be of ${projects}, not ${asked}; the chart's value operator.projects.${namespace} names their projects`;
+    const projects = this.#projectsOf(namespace);
+    const fix = `the chart's value operator.projects.${namespace} names their projects`;
+    if (projects.length === 0) {
+      return `metadata.namespace: TrainingJobs of the namespace ${namespace} have no project, as others have the one of its name; ${fix}`;
+    }
+    return `spec.project: TrainingJobs of the namespace ${namespace} may be of ${projects.join(", ")}, not ${asked}; ${fix}`;
   }
 
   /** What says the rights of a refused job. */
@@ -54,7 +66,10 @@ export class NamespaceAccess {
   }
 
   #projectsOf(namespace: string): readonly string[] {
-    return this.#projects.get(namespace) ?? DEFAULT_PROJECTS;
+    const listed = this.#projects.get(namespace);
+    if (listed) return listed;
+    if (namespace === this.#own) return [DEFAULT_PROJECT];
+    return this.#given.has(namespace) ? [] : [namespace];
   }
 }
 
