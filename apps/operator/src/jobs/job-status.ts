@@ -48,6 +48,7 @@ export function statusOfJob(job: Job, { spec, status }: TrainingJobObject) {
     reason,
     message,
     jobId: job.id,
+    project: job.project,
     specDigest: status?.specDigest ?? specDigest(spec),
     suspended: job.state === "suspended",
     progress: typeof progress?.progress === "number" ? percent(progress.progress) : null,

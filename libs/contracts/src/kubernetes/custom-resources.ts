@@ -71,6 +71,7 @@ export const TRAINING_JOB: ResourceKind = {
   status: {
     ...COMMON_STATUS,
     jobId: { type: "string", description: "The job's id in the HTTP API." },
+    project: { type: "string", description: "Whose quota and share the job counts for." },
     specDigest: { type: "string", description: "Of the spec that was submitted." },
     suspended: { type: "boolean" },
     progress: { type: "string", description: "As 42%." },
@@ -91,6 +92,9 @@ export const TRAINING_JOB: ResourceKind = {
     ["GPUs", "number", ".status.gpus"],
     ["ETA", "string", ".status.remaining"],
     ["Reason", "string", ".status.reason"],
+    ["Project", "string", ".status.project", 1],
+    ["Queue", "string", ".spec.queue", 1],
+    ["Attempt", "integer", ".status.attempt", 1],
     ["Job", "string", ".status.jobId", 1],
     AGE,
   ],
