@@ -29,22 +29,33 @@ function objectsOf(text: string): Manifest[] {
 
 interface PodTemplate {
   readonly spec: {
+    readonly imagePullSecrets?: readonly object[];
+    readonly volumes?: readonly { readonly name: string }[];
+    readonly topologySpreadConstraints?: readonly object[];
     readonly initContainers?: readonly Container[];
     readonly containers: readonly Container[];
   };
 }
 
 interface Container {
+  readonly image: string;
+  readonly volumeMounts?: readonly { readonly name: string }[];
   readonly args: readonly string[];
   readonly securityContext: Readonly<Record<string, unknown>>;
   readonly [probe: `${string}Probe`]: { readonly httpGet: { readonly path: string } } | undefined;
 }
 
-function containersOf(manifest: Manifest): Container[] {
+function podsOf(manifest: Manifest): PodTemplate["spec"][] {
   const spec = manifest["spec"] as { readonly template?: PodTemplate } | undefined;
   const pod = manifest.kind === "Pod" ? (manifest as unknown as PodTemplate) : spec?.template;
-  if (!pod?.spec.containers) return [];
-  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  return pod?.spec.containers ? [pod.spec] : [];
+}
+
+function containersOf(manifest: Manifest): Container[] {
+  return podsOf(manifest).flatMap(({ initContainers = [], containers }) => [
+    ...initContainers,
+    ...containers,
+  ]);
 }
 
 const SETS: readonly { readonly args: readonly string[] }[] = [
@@ -119,6 +130,52 @@ describe.skipIf(isMissing)("the chart", () => {
       "heddle.dev/endpoint": "https://a-heddle.models.svc.cluster.local:80",
       "heddle.dev/http-tls-secret": "api-tls",
     });
+  });
+
+  it("chart: a containing chart's registry and its secrets are those of all pods", () => {
+    const file = ["--values", join(CHART, "ci", "everything.yaml"), "--set", "crds.enabled=false"];
+    const objects = render("a", ...file, "--set", "secrets.existingSecret=");
+    const pods = objects.flatMap(podsOf);
+    expect(pods.length).toBeGreaterThan(6);
+    for (const { image } of objects.flatMap(containersOf)) {
+      expect(image).toMatch(/^mirror\.example\/heddle\/heddle/);
+    }
+    for (const { imagePullSecrets } of pods) {
+      expect(imagePullSecrets).toEqual([{ name: "registry" }, { name: "mirror" }]);
+    }
+    const own = render("a", ...file, "--set", "global.imageRegistry=")
+      .flatMap(containersOf)
+      .find(({ args }) => args[0] === "heddle-master");
+    expect(own?.image).toMatch(/^registry\.example:5000\//);
+  });
+
+  it("chart: further volumes are those of masters and workers that values name", () => {
+    const pods = render("a", "--values", join(CHART, "ci", "everything.yaml")).flatMap(podsOf);
+    for (const name of ["authorities", "sets"]) {
+      const having = pods.filter(({ volumes = [] }) => volumes.some((each) => each.name === name));
+      expect(having).toHaveLength(1);
+      const mounts = having[0]?.containers[0]?.volumeMounts?.map((each) => each.name);
+      expect(mounts).toContain(name);
+    }
+  });
+
+  it("chart: masters alone are spread by their constraints, which count their own pods", () => {
+    const pods = render("a", "--values", join(CHART, "ci", "everything.yaml")).flatMap(podsOf);
+    const spread = pods.filter((pod) => pod.topologySpreadConstraints);
+    expect(spread.map(({ containers: [first] }) => first?.args[0])).toEqual(["heddle-master"]);
+    expect(spread[0]?.topologySpreadConstraints).toMatchObject([
+      { maxSkew: 1, labelSelector: { matchLabels: { "app.kubernetes.io/component": "master" } } },
+    ]);
+  });
+
+  it("chart: Kubernetes' roles get the objects' rights with the definitions", () => {
+    const roles = (...args: readonly string[]) =>
+      render("a", ...args)
+        .filter(({ kind }) => kind === "ClusterRole")
+        .map(({ metadata }) => metadata.name);
+    expect(roles()).toEqual(["models-a-heddle-view", "models-a-heddle-edit"]);
+    expect(roles("--set", "crds.aggregateRoles=false")).toEqual([]);
+    expect(roles("--set", "crds.enabled=false")).toEqual([]);
   });
 
   it("chart: fields of definitions that an older Kubernetes refuses are left out", () => {

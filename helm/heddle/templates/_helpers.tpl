@@ -27,7 +27,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- /* Of dict root, image. */ -}}
 {{- define "heddle.image" -}}
 {{- $repository := .image.repository -}}
-{{- with .image.registry }}{{ $repository = printf "%s/%s" . $repository }}{{ end -}}
+{{- with (.root.Values.global | default dict).imageRegistry | default .image.registry }}{{ $repository = printf "%s/%s" . $repository }}{{ end -}}
 {{- if .image.digest -}}
 {{ $repository }}@{{ .image.digest }}
 {{- else -}}
@@ -131,11 +131,14 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{- /* Of dict root, values: where a pod runs. */ -}}
+{{- /* Of dict root, values, part (of what is spread): where a pod runs. */ -}}
 {{- define "heddle.placement" -}}
-{{- with .root.Values.imagePullSecrets }}
+{{- /* With --reuse-values of an earlier chart there is no global. */}}
+{{- with concat .root.Values.imagePullSecrets ((.root.Values.global | default dict).imagePullSecrets | default list) }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- range . }}
+  - {{ ternary (dict "name" .) . (kindIs "string" .) | toJson }}
+  {{- end }}
 {{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
@@ -147,6 +150,15 @@ tolerations:
 {{- end }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- if .part }}
+{{- $own := dict "labelSelector" (dict "matchLabels" (include "heddle.selector" . | fromYaml)) }}
+{{- with .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  - {{ merge (dict) . $own | toJson }}
+  {{- end }}
+{{- end }}
 {{- end }}
 {{- end -}}
 
