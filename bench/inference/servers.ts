@@ -94,10 +94,11 @@ export async function startLlamaServer(
       "--no-kv-unified",
       ...flags,
     ],
-    logFile: join(benchFolder, "logs/llama-server.log"),
+    logFile: join(benchFolder, `logs/llama-server-${port}.log`),
   });
   const url = `http://127.0.0.1:${port}`;
-  await waitForServer(`${url}/health`, 120_000);
+  // One that refuses its flags ends at once.
+  await Promise.race([waitForServer(`${url}/health`, 120_000), child.ended()]);
   return {
     ...peerAt(url, "bench-model"),
     name: "llama-server",
