@@ -3,7 +3,7 @@ import { z } from "zod";
 
 /** The longest schema as JSON, in characters. */
 const MAX_SCHEMA_CHARS = 256 * 1024;
-const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
+export const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
 export const responseFormat = z.looseObject({
   type: z.string(),
   json_schema: z
@@ -19,9 +19,17 @@ export const responseFormat = z.looseObject({
     .nullish()
     .describe("Of `json_object`, as llama-server takes it: a JSON schema of the object."),
 });
-export const functionName = z
+const functionName = z
   .string()
   .regex(/^[a-zA-Z0-9_-]{1,64}$/, "names have 1 to 64 letters, digits, _ and -");
+/** Of the APIs that came later. */
+export const longFunctionName = z
+  .string()
+  .regex(/^[a-zA-Z0-9_-]{1,128}$/, "names have 1 to 128 letters, digits, _ and -");
+/** Who may call a tool. */
+export const directCallers = z
+  .array(z.literal("direct", "tools are called by the model alone"))
+  .nullish();
 export const MAX_TOOLS = 128;
 export const tool = z.looseObject({
   type: z.literal("function", "only function tools are supported"),

@@ -17,6 +17,7 @@ const TRAINED: Readonly<Record<ReasoningEffort, "low" | "medium" | "high">> = {
   medium: "medium",
   high: "high",
   xhigh: "high",
+  max: "high",
 };
 
 /** What templates ask for: an effort as in gpt-oss, or whether to think as in Qwen3 and DeepSeek. */

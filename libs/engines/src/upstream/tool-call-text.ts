@@ -1,6 +1,6 @@
 import { garbage } from "./upstream-fault.ts";
 
-const NAME = /^[A-Za-z0-9_-]{1,64}$/;
+const NAME = /^[A-Za-z0-9_-]{1,128}$/;
 const MAX_ARGUMENTS = 4 * 2 ** 20;
 
 interface PartialToolCall {

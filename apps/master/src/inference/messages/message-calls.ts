@@ -139,14 +139,14 @@ async function* messageEvents(
 }
 
 async function* writtenEvents(
-  { model, call, chat, reasoning }: Prepared,
+  { model, call, request, chat, reasoning }: Prepared,
   answer: InferenceAnswer,
 ): AsyncGenerator<MessageEvent, void> {
-  const writer = new MessageWriter({
-    id: `msg_${uniqueSuffix()}`,
-    model: model.id,
-    system_fingerprint: fingerprintOf(model),
-  });
+  const id = `msg_${uniqueSuffix()}`;
+  const writer = new MessageWriter(
+    { id, model: model.id, system_fingerprint: fingerprintOf(model) },
+    request.thinking?.display !== "omitted",
+  );
   const splitter = new ChoiceSplitter(reasoning, choiceCalls(chat));
   let complete = false;
   for await (const event of answer.events) {

@@ -30,9 +30,7 @@ function effortOf({
   output_config: config,
 }: MessagesPrompt & Pick<Partial<MessagesRequest>, "output_config">) {
   if (thinking?.type === "disabled") return "none";
-  const effort = config?.effort ?? undefined;
-  if (effort !== undefined) return effort === "max" ? "xhigh" : effort;
-  return thinking?.type === "enabled" ? "xhigh" : undefined;
+  return config?.effort ?? (thinking?.type === "enabled" ? "xhigh" : undefined);
 }
 
 /** The part of it that makes the prompt. */

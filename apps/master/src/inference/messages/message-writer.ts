@@ -8,9 +8,14 @@ import type { SplitChoice } from "../chat/choice-splitter.ts";
 import type { ToolCallDelta } from "../chat/tool-calls.ts";
 
 type BlockType = MessageBlock["type"];
-type Stop = Pick<MessageAnswer, "stop_reason" | "stop_sequence">;
+type Stop = Pick<MessageAnswer, "stop_reason" | "stop_sequence" | "stop_details" | "container">;
 
-const OPEN_STOP: Stop = { stop_reason: null, stop_sequence: null };
+const OPEN_STOP: Stop = {
+  stop_reason: null,
+  stop_sequence: null,
+  stop_details: null,
+  container: null,
+};
 
 /** The events of one message: blocks one after another, each begun, filled and ended. */
 export class MessageWriter {
@@ -18,9 +23,14 @@ export class MessageWriter {
   #index = -1;
   #open: BlockType | undefined;
   #stop: Stop = OPEN_STOP;
+  readonly #showsThinking: boolean;
 
-  constructor(identity: Pick<MessageAnswer, "id" | "model" | "system_fingerprint">) {
+  constructor(
+    identity: Pick<MessageAnswer, "id" | "model" | "system_fingerprint">,
+    showsThinking = true,
+  ) {
     this.#identity = identity;
+    this.#showsThinking = showsThinking;
   }
 
   start(usage: Usage): MessageEvent {
@@ -33,6 +43,7 @@ export class MessageWriter {
         content: [],
         ...OPEN_STOP,
         usage: usageOf(usage),
+        diagnostics: null,
       },
     };
   }
@@ -43,7 +54,7 @@ export class MessageWriter {
       if (this.#open !== "thinking") {
         yield* this.#begin({ type: "thinking", thinking: "", signature: "" });
       }
-      yield this.#delta({ type: "thinking_delta", thinking: reasoning });
+      if (this.#showsThinking) yield this.#delta({ type: "thinking_delta", thinking: reasoning });
     }
     if (content !== "") {
       if (this.#open !== "text") yield* this.#begin({ type: "text", text: "", citations: null });
@@ -54,7 +65,8 @@ export class MessageWriter {
 
   /** Why the answer ended, given what its last block is. */
   ended(event: EngineEvent & { readonly type: "finish" }): void {
-    this.#stop = { stop_reason: this.#reasonOf(event), stop_sequence: event.stop ?? null };
+    const stop_reason = this.#reasonOf(event);
+    this.#stop = { ...OPEN_STOP, stop_reason, stop_sequence: event.stop ?? null };
   }
 
   *end(usage: Usage): Generator<MessageEvent, void> {
@@ -66,7 +78,8 @@ export class MessageWriter {
   *#call({ id, name, arguments: text }: ToolCallDelta): Generator<MessageEvent, void> {
     if (id !== undefined && name !== undefined) {
       const own = id.replace(/^call_/, "toolu_");
-      yield* this.#begin({ type: "tool_use", id: own, name, input: {} });
+      const caller = { type: "direct" as const };
+      yield* this.#begin({ type: "tool_use", id: own, name, input: {}, caller });
     }
     if (text !== "") yield this.#delta({ type: "input_json_delta", partial_json: text });
   }
@@ -159,11 +172,18 @@ function parsed(text: string): Record<string, unknown> | undefined {
   }
 }
 
-function usageOf({ promptTokens, cachedTokens, completionTokens }: Usage): MessageAnswer["usage"] {
+function usageOf(usage: Usage): MessageAnswer["usage"] {
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = usage;
   return {
     input_tokens: promptTokens - cachedTokens,
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: cachedTokens,
     output_tokens: completionTokens,
+    output_tokens_details: { thinking_tokens: reasoningTokens },
+    cache_creation: null,
+    inference_geo: null,
+    server_tool_use: null,
+    service_tier: null,
+    speed: null,
   };
 }

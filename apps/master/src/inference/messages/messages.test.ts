@@ -40,7 +40,12 @@ it("messages: thinking is a block of its own, before the text", async () => {
     ],
     stop_reason: "end_turn",
     stop_sequence: null,
-    usage: { input_tokens: 2, cache_read_input_tokens: 1, output_tokens: 4 },
+    usage: {
+      input_tokens: 2,
+      cache_read_input_tokens: 1,
+      output_tokens: 4,
+      output_tokens_details: { thinking_tokens: expect.any(Number) },
+    },
     system_fingerprint: "tiny (stand-in)",
   });
   expect(reply.headers.get("request-id")).toMatch(/^req_/);
@@ -56,6 +61,36 @@ it("messages: thinking is a block of its own, before the text", async () => {
     "message_stop",
   ]);
   expect(types.at(-2)).toBe("message_delta");
+});
+
+it("messages: thinking that is omitted is an empty block", async () => {
+  const thinking = { type: "adaptive", display: "omitted" };
+  const { content } = (await (await ask({ thinking })).json()) as { content: object[] };
+  expect(content[0]).toEqual({ type: "thinking", thinking: "", signature: "" });
+  expect(content[1]).toMatchObject({ type: "text" });
+  const deltas = (await streamed({ thinking })).map(({ data }) => data);
+  expect(deltas.join()).not.toContain("thinking_delta");
+});
+
+it("messages: a name of 128 characters and the highest efforts are taken", async () => {
+  const name = "mcp__".padEnd(128, "x");
+  const tools = [{ name, input_schema: { type: "object" }, allowed_callers: ["direct"] }];
+  expect((await ask({ tools })).status).toBe(200);
+  const refused: readonly (readonly [object, string])[] = [
+    [{ tools: [{ ...tools[0], name: `${name}x` }] }, "tools[0].name"],
+    [{ tools: [{ ...tools[0], allowed_callers: ["x"] }] }, "tools[0].allowed_callers[0]"],
+    [{ speed: "fast" }, "speed"],
+    [{ thinking: { type: "adaptive", display: "x" } }, "thinking.display"],
+  ];
+  for (const [more, param] of refused) {
+    const reply = await ask(more);
+    expect(reply.status).toBe(400);
+    expect(await reply.json()).toMatchObject({ error: { param } });
+  }
+  for (const effort of ["xhigh", "max"]) {
+    expect((await ask({ output_config: { effort } })).status).toBe(200);
+    expect(server.dispatch.calls.at(-1)?.request).toMatchObject({ input: { effort } });
+  }
 });
 
 it("messages: the reason of the end is the engine's", async () => {

@@ -236,6 +236,10 @@ describe("responses: bad requests", () => {
     ["text.format.type", { text: { format: { type: "grammar" } } }],
     ["text.verbosity", { text: { verbosity: "low" } }],
     ["reasoning.effort", { reasoning: { effort: "huge" } }],
+    ["reasoning.mode", { reasoning: { mode: "pro" } }],
+    ["reasoning.context", { reasoning: { context: "all_turns" } }],
+    ["tools[0].name", { tools: [{ ...tool, name: "f".repeat(129) }] }],
+    ["tools[0].defer_loading", { tools: [{ ...tool, defer_loading: true }] }],
     ["max_output_tokens", { max_output_tokens: 0 }],
     ["max_output_tokens", { max_output_tokens: 1e9 }],
     ["temperature", { temperature: 3 }],
@@ -256,5 +260,11 @@ describe("responses: bad requests", () => {
   it("tolerate unknown fields", async () => {
     const reply = await post({ ...hello, bogus: 1, text: { format: { type: "text" }, new: 1 } });
     expect(reply.status).toBe(200);
+  });
+
+  it("take names of 128 characters, and what newer clients send by default", async () => {
+    const long = { ...tool, name: "f".repeat(128), defer_loading: false };
+    const reasoning = { mode: "standard", context: "auto" };
+    expect((await post({ ...hello, tools: [long], reasoning })).status).toBe(200);
   });
 });

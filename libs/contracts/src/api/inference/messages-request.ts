@@ -1,6 +1,12 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
-import { checkSchemaSize, functionName, invalid, MAX_TOOLS } from "../../chat-constraints.ts";
+import {
+  checkSchemaSize,
+  directCallers,
+  invalid,
+  longFunctionName,
+  MAX_TOOLS,
+} from "../../chat-constraints.ts";
 import { validate } from "../../validation.ts";
 import { chatCompletionRequest } from "../chat.ts";
 
@@ -54,11 +60,12 @@ const messagesTool = z.object({
   type: z
     .literal("custom", "only tools that the caller runs, without a type, are served")
     .nullish(),
-  name: functionName,
+  name: longFunctionName,
   description: z.string().nullish(),
   input_schema: z.looseObject({}).describe("A JSON schema, which arguments always fit."),
   strict: z.boolean().nullish(),
   defer_loading: z.literal(false, "tools are never left out of the prompt").nullish(),
+  allowed_callers: directCallers,
 });
 
 const parallel = { disable_parallel_tool_use: z.boolean().nullish() };
@@ -84,9 +91,12 @@ const prompt = {
     .object({
       type: z.enum(["adaptive", "disabled", "enabled"]),
       budget_tokens: z.int().min(1).nullish(),
+      display: z.enum(["summarized", "omitted"]).nullish(),
     })
     .nullish()
-    .describe("`adaptive` leaves it to the model; `enabled` needs `budget_tokens`."),
+    .describe(
+      "`adaptive` leaves it to the model; `enabled` needs `budget_tokens`. It is shown whole, or not with `display` `omitted`.",
+    ),
 };
 
 const { temperature, top_p, top_k } = chatCompletionRequest.shape;
@@ -111,11 +121,12 @@ export const messagesRequest = z
     output_config: z
       .object({
         format: z.object({ type: z.literal("json_schema"), schema: z.looseObject({}) }).nullish(),
-        effort: z.enum(["low", "medium", "high", "max"]).nullish(),
+        effort: z.enum(["low", "medium", "high", "xhigh", "max"]).nullish(),
       })
       .nullish()
       .describe("`format`: the answer is JSON that fits the schema, whatever the model; `effort`."),
     service_tier: z.enum(["auto", "standard_only"]).nullish(),
+    speed: z.literal("standard", "there is one speed").nullish(),
   })
   .meta({ id: "MessagesRequest" });
 

@@ -4,6 +4,11 @@ import { countTokensRequest, messagesRequest } from "./messages-request.ts";
 
 const index = z.int();
 
+/** Members of Anthropic's types that nothing here has. */
+function nulls<Name extends string>(...names: Name[]) {
+  return Object.fromEntries(names.map((name) => [name, z.null()])) as Record<Name, z.ZodNull>;
+}
+
 /** The error body of the Messages API, which is Anthropic's with three further members. */
 export const messagesError = z
   .object({
@@ -25,6 +30,8 @@ const usage = z
     cache_creation_input_tokens: z.literal(0),
     cache_read_input_tokens: z.int(),
     output_tokens: z.int(),
+    output_tokens_details: z.object({ thinking_tokens: z.int() }),
+    ...nulls("cache_creation", "inference_geo", "server_tool_use", "service_tier", "speed"),
   })
   .meta({ id: "MessageUsage" });
 
@@ -39,6 +46,7 @@ const toolUseBlock = z.object({
   id: z.string(),
   name: z.string(),
   input: z.looseObject({}),
+  caller: z.object({ type: z.literal("direct") }),
 });
 const block = z.discriminatedUnion("type", [textBlock, thinkingBlock, toolUseBlock]);
 
@@ -46,6 +54,7 @@ const stopReason = z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use"
 const stop = {
   stop_reason: stopReason.nullable(),
   stop_sequence: z.string().nullable(),
+  ...nulls("stop_details", "container"),
 };
 
 const message = z
@@ -57,6 +66,7 @@ const message = z
     content: z.array(block).describe("Without a call whose arguments were cut."),
     ...stop,
     usage,
+    ...nulls("diagnostics"),
     system_fingerprint: z.string().describe("The deployment, and whether it is a stand-in."),
   })
   .meta({ id: "Message" });

@@ -50,7 +50,7 @@ export const givenItem = z.discriminatedUnion("type", [
     ...given,
     type: z.literal("function_call"),
     call_id: ID,
-    name: z.string().min(1).max(64),
+    name: z.string().min(1).max(128),
     arguments: z.string(),
   }),
   z.object({

@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { z } from "zod";
+import { directCallers, longFunctionName, schemaName } from "../../chat-constraints.ts";
 import { REASONING_EFFORTS } from "../../engine.ts";
 import { validate } from "../../validation.ts";
 import { chatCompletionRequest, refuseUnsupported } from "../chat.ts";
@@ -10,20 +11,19 @@ const MAX_TOOLS = 128;
 const MAX_SHOWN_CHARS = 64;
 export const TOOL_CHOICES = ["none", "auto", "required"] as const;
 
-const name = z
-  .string()
-  .regex(/^[a-zA-Z0-9_-]{1,64}$/, "names have 1 to 64 letters, digits, _ and -");
 const ONLY_FUNCTIONS = "only function tools are supported";
 
 const functionTool = z.object({
   type: z.literal("function", ONLY_FUNCTIONS),
-  name,
+  name: longFunctionName,
   description: z.string().nullish(),
   parameters: z.looseObject({}).nullish().describe("A JSON schema; without it no arguments."),
   strict: z.boolean().nullish().describe("Arguments are valid for the schema in any case."),
+  defer_loading: z.literal(false, "tools are never left out of the prompt").nullish(),
+  allowed_callers: directCallers,
 });
 
-const namedTool = z.object({ type: z.literal("function", ONLY_FUNCTIONS), name });
+const namedTool = z.object({ type: z.literal("function", ONLY_FUNCTIONS), name: longFunctionName });
 const toolChoice = z.union([
   z.enum(TOOL_CHOICES),
   namedTool,
@@ -39,7 +39,7 @@ const textFormat = z.discriminatedUnion("type", [
   z.object({ type: z.literal("json_object") }),
   z.object({
     type: z.literal("json_schema"),
-    name,
+    name: schemaName,
     description: z.string().nullish(),
     schema: z.looseObject({}).describe("A JSON schema."),
     strict: z.boolean().nullish(),
@@ -83,6 +83,8 @@ const promptFields = {
       effort: z.enum(REASONING_EFFORTS).nullish(),
       summary: z.string().nullish(),
       generate_summary: z.string().nullish(),
+      mode: z.string().nullish(),
+      context: z.string().nullish(),
     })
     .nullish()
     .describe("`effort`, of a model that reasons; reasoning is an item with its content."),
@@ -154,6 +156,8 @@ const REFUSED: readonly (readonly [
 ])[] = [
   ["reasoning.summary", is("auto"), "reasoning is shown whole, without a summary"],
   ["reasoning.generate_summary", is("auto"), "reasoning is shown whole, without a summary"],
+  ["reasoning.mode", is("standard"), "there is one mode"],
+  ["reasoning.context", is("auto", "current_turn"), "earlier reasoning is not shown again"],
   ["text.verbosity", is("medium"), "the verbosity cannot be chosen"],
   ["prompt", is(undefined), "stored prompts are not supported; send their text"],
   ["context_management", is(undefined), "contexts are not compacted"],
@@ -257,8 +261,8 @@ export function itemsOf(input: ResponseRequest["input"]): readonly GivenItem[] {
   return input ?? [];
 }
 
-function is(noOp: unknown): (value: unknown) => boolean {
-  return (value) => value === noOp;
+function is(...noOps: unknown[]): (value: unknown) => boolean {
+  return (value) => noOps.includes(value);
 }
 
 function invalid(param: string, why: string): AppError {
