@@ -51,7 +51,15 @@ export interface ChatMessage {
 }
 
 /** How much a model reasons before it answers. */
-export const REASONING_EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+export const REASONING_EFFORTS = [
+  "none",
+  "minimal",
+  "low",
+  "medium",
+  "high",
+  "xhigh",
+  "max",
+] as const;
 
 export type ReasoningEffort = (typeof REASONING_EFFORTS)[number];
 
@@ -141,6 +149,8 @@ export interface SentChoice {
   /** UTF-16 units of its text. */
   readonly characters: number;
   readonly isFinished: boolean;
+  /** Of its deltas. */
+  readonly isCut?: boolean | undefined;
 }
 
 /** A LoRA adapter over the model of a deployment. */
@@ -256,6 +266,8 @@ export type EngineEvent =
       readonly tokens: number;
       /** The ids of these tokens; absent of an upstream, which sends none. */
       readonly tokenIds?: readonly number[] | undefined;
+      /** The limit of tokens has chosen one of the choice's so far: its end will be `length`. */
+      readonly isCut?: boolean | undefined;
       readonly logprobs?: readonly TokenLogprob[] | undefined;
     }
   | {

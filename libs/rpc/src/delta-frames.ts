@@ -32,7 +32,7 @@ export function encodeDeltas({ events, computed }: InferenceEvents): Buffer | un
   if (!events || events.length === 0 || computed?.length) return undefined;
   let at = 0;
   for (const { id, delta } of events) {
-    if (!delta || delta.logprobs?.length) return undefined;
+    if (!delta || delta.logprobs?.length || delta.cut) return undefined;
     const { text = "", tokenIds = [] } = delta;
     const most = text.length * BYTES_PER_UNIT + tokenIds.length * MAX_NUMBER_BYTES;
     if (at + MAX_HEAD_BYTES + most > FRAME_BYTES) return undefined;
@@ -110,7 +110,7 @@ function readEvent(reader: Reader, end: number): DeltaEvent | undefined {
     else return undefined;
   }
   if (reader.at !== end) return undefined;
-  const delta = { choice, text, tokens, logprobs: [], tokenIds };
+  const delta = { choice, text, tokens, logprobs: [], tokenIds, cut: false };
   return { id, event: "delta", delta } as DeltaEvent;
 }
 

@@ -56,6 +56,7 @@ const event: fc.Arbitrary<EngineEvent> = fc.oneof(
       tokens: uint32,
     }),
     optional("tokenIds", fc.array(uint32, { minLength: 1, maxLength: 3 })),
+    optional("isCut", fc.constant(true)),
     optional("logprobs", fc.array(logprob, { minLength: 1, maxLength: 3 })),
   ),
   merged(
@@ -163,11 +164,15 @@ const request = fc.record(
       scale: real,
     }),
     sent: fc.array(
-      fc.record({
-        tokens: fc.array(uint32, { maxLength: 3 }),
-        characters: uint32,
-        isFinished: fc.boolean(),
-      }),
+      fc.record(
+        {
+          tokens: fc.array(uint32, { maxLength: 3 }),
+          characters: uint32,
+          isFinished: fc.boolean(),
+          isCut: fc.constant(true),
+        },
+        { requiredKeys: ["tokens", "characters", "isFinished"] },
+      ),
       { minLength: 1, maxLength: 2 },
     ),
   } satisfies Record<Exclude<keyof GenerateRequest, "kind">, fc.Arbitrary<unknown>>,

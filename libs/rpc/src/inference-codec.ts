@@ -55,10 +55,10 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
       return { id: event.id, started: { promptTokens, cachedTokens, queuedMs } };
     }
     case "delta": {
-      const { choice, text, tokens, tokenIds = [], logprobs = [] } = event;
+      const { choice, text, tokens, tokenIds = [], logprobs: scores = [], isCut } = event;
+      const logprobs = scores.map(encodeLogprob);
       const ids = tokenIds as number[];
-      const delta = { choice, text, tokens, tokenIds: ids, logprobs: logprobs.map(encodeLogprob) };
-      return { id: event.id, delta };
+      return { id: event.id, delta: { choice, text, tokens, tokenIds: ids, logprobs, cut: isCut } };
     }
     case "prompt": {
       const { id, text, logprobs = [] } = event;
@@ -89,7 +89,7 @@ export function encodeEvent(event: EngineEvent): InferenceEvent {
 export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   const { id, started, prompt, delta, finish, embedding, reading, done, failed } = message;
   if (delta) {
-    const { choice, text, tokens, tokenIds } = delta;
+    const { choice, text, tokens, tokenIds, cut } = delta;
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
     return {
       type: "delta",
@@ -98,6 +98,7 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
       text,
       tokens,
       ...(tokenIds.length > 0 && { tokenIds }),
+      ...(cut && { isCut: true }),
       ...(logprobs && { logprobs }),
     };
   }
@@ -185,8 +186,8 @@ function encodeRequest(request: GenerateRequest): WireRequest {
       weights: encodeWeights(request.adapter.weights),
       scale: request.adapter.scale,
     },
-    sent: request.sent?.map(({ tokens, characters, isFinished }) => {
-      return { tokens: [...tokens], characters, finished: isFinished };
+    sent: request.sent?.map(({ tokens, characters, isFinished, isCut }) => {
+      return { tokens: [...tokens], characters, finished: isFinished, cut: isCut };
     }),
   } satisfies Record<Exclude<keyof GenerateRequest, ConvertedField>, unknown>;
   return {
@@ -251,8 +252,8 @@ function decodeRequest(message: GenerateRequest__Output): GenerateRequest {
       },
     }),
     ...(message.sent.length > 0 && {
-      sent: message.sent.map(({ tokens, characters, finished }) => {
-        return { tokens, characters, isFinished: finished };
+      sent: message.sent.map(({ tokens, characters, finished, cut }) => {
+        return { tokens, characters, isFinished: finished, ...(cut && { isCut: true }) };
       }),
     }),
   };

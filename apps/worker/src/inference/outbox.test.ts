@@ -39,6 +39,15 @@ test("outbox: without credit the deltas of each choice are folded", () => {
   expect(outbox.take()).toEqual([delta(0, "bcd", 3), delta(1, "BCD", 3)]);
 });
 
+test("outbox: a folded delta is cut where one of its deltas is", () => {
+  const outbox = new Outbox(0);
+  outbox.push(delta(0, "a"));
+  outbox.push({ ...delta(0, "b"), isCut: true } as EngineEvent);
+  outbox.push(delta(1, "c"));
+  outbox.grant(2);
+  expect(outbox.take()).toEqual([{ ...delta(0, "ab", 2), isCut: true }, delta(1, "c")]);
+});
+
 test("outbox: an abandoned request sends its last event only, without credit", () => {
   const outbox = new Outbox(0);
   outbox.push(delta(0, "a"));

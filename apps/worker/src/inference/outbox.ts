@@ -13,6 +13,7 @@ type Waiting =
       text: string;
       tokens: number;
       tokenIds?: number[] | undefined;
+      isCut?: boolean | undefined;
       logprobs?: TokenLogprob[] | undefined;
     };
 
@@ -56,6 +57,7 @@ export class Outbox {
     if (open?.type === "delta" && open.tokens + event.tokens <= MAX_FOLDED_TOKENS) {
       open.text += event.text;
       open.tokens += event.tokens;
+      if (event.isCut) open.isCut = true;
       if (event.tokenIds) {
         open.tokenIds ??= [];
         open.tokenIds.push(...event.tokenIds);

@@ -108,7 +108,7 @@ export const chatCompletionRequest = z
     stop: z
       .union([stopText, z.array(stopText).max(4)])
       .nullish()
-      .describe("Texts that end the answer."),
+      .describe("Texts that end the answer, also JSON by a schema, but no call."),
     seed: seed.nullish().describe("Choice i uses `seed` + i."),
     presence_penalty: z.number().min(-2).max(2).nullish().describe("Of tokens of the answer."),
     frequency_penalty: z

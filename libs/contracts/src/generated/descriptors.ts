@@ -2224,6 +2224,10 @@ export const DESCRIPTORS = `{
         "finished": {
          "type": "bool",
          "id": 3
+        },
+        "cut": {
+         "type": "bool",
+         "id": 4
         }
        }
       },
@@ -2547,6 +2551,10 @@ export const DESCRIPTORS = `{
          "rule": "repeated",
          "type": "uint32",
          "id": 5
+        },
+        "cut": {
+         "type": "bool",
+         "id": 6
         }
        }
       },

@@ -168,6 +168,15 @@ const HARMONY: CallForm = {
   isNative: true,
 };
 
+/** What calls of these functions begin with: no text before has it. */
+export function callMarks(
+  { family, mark, before, shown = mark, isBare }: CallForm,
+  names: readonly string[],
+): readonly string[] {
+  if (family === "harmony") return [shown];
+  return [mark, ...(isBare ? names.map((name) => `${before}${name}"`) : [])];
+}
+
 /** The first of which a template has all of `has` and none of `lacks` is its form. */
 const FAMILIES: readonly {
   readonly form: CallForm;

@@ -1,5 +1,5 @@
 import type { ReasoningStyle, ToolDefinition } from "@heddle/contracts/engine";
-import { type CallForm, HERMES } from "./call-form.ts";
+import { type CallForm, callMarks, HERMES } from "./call-form.ts";
 import { beginningOf, ObjectEnd } from "./calls/object-end.ts";
 import { rawParameters } from "./calls/raw-parameters.ts";
 import { TaggedArguments } from "./calls/tagged-arguments.ts";
@@ -29,8 +29,8 @@ export class CallReader {
     this.#form = form;
     this.#tools = tools;
     this.#part = style === "open" ? "reasoning" : style === "tagged" ? "begin" : "answer";
-    const bare = form.isBare ? tools.map(({ name }) => `${form.before}${name}"`) : [];
-    this.#beginnings = [form.mark, ...bare];
+    const names = tools.map(({ name }) => name);
+    this.#beginnings = callMarks(form, names);
   }
 
   push(text: string): string {

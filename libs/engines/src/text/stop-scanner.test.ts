@@ -3,9 +3,10 @@ import { describe, expect, it } from "vitest";
 import { StopScanner } from "./stop-scanner.ts";
 
 /** The definition, one character at a time: stop when the text so far ends with a stop string. */
-function naive(text: string, stops: readonly string[]): { text: string; stopped: boolean } {
+function naive(text: string, stops: readonly string[], marks: readonly string[] = []) {
   for (let end = 1; end <= text.length; end++) {
     const seen = text.slice(0, end);
+    if (marks.some((mark) => seen.endsWith(mark))) break;
     const hits = stops.filter((stop) => stop !== "" && seen.endsWith(stop));
     if (hits.length === 0) continue;
     const longest = Math.max(...hits.map((stop) => stop.length));
@@ -14,8 +15,8 @@ function naive(text: string, stops: readonly string[]): { text: string; stopped:
   return { text, stopped: false };
 }
 
-function scan(chunks: readonly string[], stops: readonly string[]) {
-  const scanner = new StopScanner(stops);
+function scan(chunks: readonly string[], stops: readonly string[], marks: readonly string[] = []) {
+  const scanner = new StopScanner(stops, marks);
   let text = "";
   let stopped = false;
   for (const chunk of chunks) {
@@ -77,6 +78,25 @@ describe("StopScanner", () => {
       }),
       { numRuns: 5000 },
     );
+  });
+
+  it("equals the naive model with marks, behind which no stop string counts", () => {
+    const letters = fc.string({ unit: fc.constantFrom("a", "b", "c"), maxLength: 20 });
+    const part = fc.string({ unit: fc.constantFrom("a", "b", "c"), minLength: 1, maxLength: 4 });
+    const parts = fc.array(part, { minLength: 1, maxLength: 3 });
+    fc.assert(
+      fc.property(fc.array(letters, { maxLength: 8 }), parts, parts, (pieces, stops, marks) => {
+        expect(scan(pieces, stops, marks)).toEqual(naive(pieces.join(""), stops, marks));
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
+  it("counts a mark that begins in text without stop strings", () => {
+    const scanner = new StopScanner(["x"], ["<call>"]);
+    scanner.skip("xx<ca");
+    expect(scanner.push("ll>x")).toEqual({ text: "ll>x", stopped: false });
+    expect(scanner.push("x")).toEqual({ text: "x", stopped: false });
   });
 
   it("holds back no more than may begin a stop string", () => {

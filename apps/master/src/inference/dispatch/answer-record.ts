@@ -7,6 +7,7 @@ interface Choice {
   readonly tokens: number[];
   characters: number;
   isFinished: boolean;
+  isCut: boolean;
 }
 
 /** What was received of an answer, so that another replica can continue it. */
@@ -24,7 +25,7 @@ export class AnswerRecord {
     this.#request = request;
     const count = request.kind === undefined ? request.choices : 0;
     this.#choices = Array.from({ length: count }, () => {
-      return { tokens: [], characters: 0, isFinished: false };
+      return { tokens: [], characters: 0, isFinished: false, isCut: false };
     });
   }
 
@@ -43,7 +44,8 @@ export class AnswerRecord {
     return true;
   }
 
-  #delta({ choice: index, text, tokens, tokenIds = [] }: EngineEvent & { type: "delta" }): void {
+  #delta(event: EngineEvent & { type: "delta" }): void {
+    const { choice: index, text, tokens, tokenIds = [], isCut = false } = event;
     this.#hasText = true;
     const choice = this.#choices[index];
     this.#tokens += tokens;
@@ -52,6 +54,7 @@ export class AnswerRecord {
     if (!choice || !this.#isComplete) return;
     for (const tokenId of tokenIds) choice.tokens.push(tokenId);
     choice.characters += text.length;
+    choice.isCut ||= isCut;
   }
 
   /** What another replica is asked for; undefined where it could not follow on. */

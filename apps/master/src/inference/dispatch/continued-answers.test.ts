@@ -59,6 +59,16 @@ test("continued answer: another replica gives what follows the sent tokens", asy
   expect(dispatch.stats()).toMatchObject({ started: 1, continued: 1, retries: 1, queued: 0 });
 });
 
+test("continued answer: another replica knows that the limit ends it", async () => {
+  const cut = { ...delta("a", [1]), isCut: true } as EngineEvent;
+  const first = replicaOf("a", [STARTED, cut, delta("b", [2]), LOST]);
+  const second = replicaOf("b", [STARTED, finish(), DONE]);
+  const call = dispatchOver([first, second]).start({ request });
+  await soon();
+  await readAll(call);
+  expect(second.asked).toMatchObject([{ sent: [{ tokens: [1, 2], isCut: true }] }]);
+});
+
 test("continued answer: choices that have finished stay so", async () => {
   const first = replicaOf("a", [STARTED, delta("a", [1], 0), delta("b", [2], 1), finish(0), LOST]);
   const second = replicaOf("b", [STARTED, delta("c", [3], 1), finish(1), DONE]);

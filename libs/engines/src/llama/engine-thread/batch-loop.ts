@@ -12,7 +12,7 @@ import {
   ENDED_BROKEN,
   ENDED_STUCK,
   ENDED_UNFIT,
-  GOES_ON,
+  goesOn,
   type ThreadCommand,
   type ThreadEmbed,
   type ThreadLoad,
@@ -420,7 +420,7 @@ export class BatchLoop {
       draw.next(sequence, logits);
       if (draw.end !== ENDED_STUCK) this.#totals.generated++;
       this.#report.token(sequence.handle, draw.token, draw.end, draw.logprobs);
-      if (draw.end !== GOES_ON) {
+      if (!goesOn(draw.end)) {
         this.#end(sequence);
         return;
       }

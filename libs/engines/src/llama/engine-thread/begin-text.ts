@@ -1,6 +1,6 @@
 import { type TextSequence, waitingState } from "../kv-cache/sequence.ts";
 import { TokenList } from "../kv-cache/token-list.ts";
-import type { ThreadSubmit } from "../protocol/thread-messages.ts";
+import type { SentTokens, ThreadSubmit } from "../protocol/thread-messages.ts";
 import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch } from "../sampling/sampler.ts";
 import { Drafter } from "../speculation/drafter.ts";
@@ -9,7 +9,7 @@ import type { ThreadGrammars } from "./thread-grammars.ts";
 
 /** Room for answer tokens that a sequence starts with. */
 const SPARE_TOKENS = 64;
-const NONE = new Int32Array(0);
+const NONE: SentTokens = { tokens: new Int32Array(0), isCut: false };
 
 /** What the sequences of an engine thread share. */
 export interface TextParts {
@@ -54,8 +54,9 @@ function beginText(
   isFirst: boolean,
 ): TextSequence {
   const { sampling, prompt, sent } = request;
-  const tokens = new TokenList(prompt, (sent?.[choice]?.length ?? 0) + SPARE_TOKENS);
-  for (const token of sent?.[choice] ?? NONE) tokens.push(token);
+  const before = (sent?.[choice] ?? NONE).tokens;
+  const tokens = new TokenList(prompt, before.length + SPARE_TOKENS);
+  for (const token of before) tokens.push(token);
   const seed = (sampling.seed + choice) >>> 0;
   const mayDraft = model.cache.shares && model.draftTokens > 0;
   return {
@@ -76,7 +77,7 @@ function beginText(
 }
 
 /** Brings all that follows the text to where it was behind these tokens. */
-function repeat(sequence: TextSequence, tokens: Int32Array): boolean {
+function repeat(sequence: TextSequence, { tokens, isCut }: SentTokens): boolean {
   const { sampler, grammar, reasoning } = sequence;
   for (const token of tokens) {
     if (grammar?.allows(token) === false) return false;
@@ -84,6 +85,7 @@ function repeat(sequence: TextSequence, tokens: Int32Array): boolean {
     grammar?.accept(token);
     reasoning?.accept(token);
   }
+  if (isCut) grammar?.cut();
   sequence.sampled = tokens.length;
   return true;
 }

@@ -6,6 +6,8 @@ import {
   ENDED_STUCK,
   ENDS_GENERATION,
   GOES_ON,
+  GOES_ON_CUT,
+  goesOn,
 } from "../protocol/thread-messages.ts";
 import { COMPLETE, STUCK } from "../sampling/grammar.ts";
 import { captureRow, finishLogprobs, type RowLogprobs } from "../sampling/logprobs.ts";
@@ -48,7 +50,7 @@ export class TokenDraw {
     const token = drawn === COMPLETE ? this.#model.eosToken : drawn;
     this.end = this.#endOf(sequence, token, drawn === COMPLETE);
     sampler.accept(token);
-    if (this.end === GOES_ON) {
+    if (goesOn(this.end)) {
       grammar?.accept(token);
       reasoning?.accept(token);
     }
@@ -68,11 +70,13 @@ export class TokenDraw {
   }
 
   #endOf(sequence: TextSequence, token: number, complete: boolean): number {
+    const isCut = sequence.grammar?.isCut === true;
     if (complete || (this.#model.flags[token] as number) & ENDS_GENERATION) {
-      return sequence.grammar?.isCut ? ENDED_CUT : ENDED_STOP;
+      return isCut ? ENDED_CUT : ENDED_STOP;
     }
     const { limits, contextShift } = this.#model;
     const full = sequence.tokens.length + 1 >= limits.contextTokens && !contextShift;
-    return full || sequence.sampled + 1 >= sequence.request.maxTokens ? ENDED_LENGTH : GOES_ON;
+    if (full || sequence.sampled + 1 >= sequence.request.maxTokens) return ENDED_LENGTH;
+    return isCut ? GOES_ON_CUT : GOES_ON;
   }
 }

@@ -33,6 +33,17 @@ const schema = JSON.stringify({
   additionalProperties: false,
 });
 
+/** The limit is within an element. */
+const list = JSON.stringify({
+  type: "array",
+  items: {
+    type: "object",
+    properties: { value: { const: "abcdefghij" } },
+    required: ["value"],
+    additionalProperties: false,
+  },
+});
+
 const ASKS: Record<string, Ask> = {
   greedy: { prompt: "hello there", ignoreEnd: true },
   seeded: { prompt: "hello there", ignoreEnd: true, sampling: { ...seeded, topP: 0.9 } },
@@ -51,6 +62,12 @@ const ASKS: Record<string, Ask> = {
     maxTokens: 80,
     format: { kind: "json_schema", schema },
     sampling: { temperature: 1.5, seed: 3 },
+  },
+  "a list that its limit ends": {
+    prompt: "hello",
+    maxTokens: 60,
+    format: { kind: "json_schema", schema: list },
+    sampling: { temperature: 1, seed: 3, logitBias: biased("{,", 40) },
   },
   tools: {
     prompt: user,
@@ -101,6 +118,7 @@ function sentIn(events: readonly EngineEvent[], choices = 1): SentChoice[] {
       tokens: deltas.flatMap(({ tokenIds = [] }) => tokenIds),
       characters: deltas.reduce((sum, { text }) => sum + text.length, 0),
       isFinished: deltas.length < own.length,
+      isCut: deltas.some(({ isCut }) => isCut),
     };
   });
 }

@@ -137,6 +137,41 @@ describe("calls of tools in a family's form", () => {
   });
 });
 
+describe("strings of stop", () => {
+  const stop = ['"', "e", "\n"];
+  const toolUse = { choice: "auto", names: ["weather"], parallel: false } as const;
+
+  it.each(["hermes", "llama", "granite"] as const)("cut no call: %s", async (family) => {
+    const marks = { hermes: "<tool_call>", llama: "<|python_tag|>", granite: "<|tool_call|>" };
+    const session = await open(TEMPLATES[family], { "<|endoftext|>": marks[family] });
+    try {
+      const called = { temperature: 1, seed: 5, logitBias: [{ token: 0, bias: 100 }] };
+      const answers = [
+        await ask(session, ["weather"], { stop }),
+        await ask(session, ["weather"], { stop, toolUse, sampling: called }),
+        await ask(session, ["weather"], { stop, toolUse, sampling: called, minTokens: 9 }),
+      ];
+      for (const { texts, reasons } of answers) {
+        expect(texts[0]).toMatch(CALL);
+        expect(reasons).toEqual(["stop"]);
+      }
+    } finally {
+      await session.close();
+    }
+  });
+
+  it("end the text where no call is", async () => {
+    const session = await open(TEMPLATES.hermes);
+    try {
+      const sampling = { temperature: 1, seed: 5, logitBias: preferred("e") };
+      const { texts, reasons } = await ask(session, ["weather"], { stop, toolUse, sampling });
+      expect([texts, reasons]).toEqual([[""], ["stop"]]);
+    } finally {
+      await session.close();
+    }
+  });
+});
+
 describe("calls of tools as elements, as Qwen3-Coder writes them", () => {
   const parameters = {
     type: "object",

@@ -1,5 +1,5 @@
 import type { TokenLogprob } from "@heddle/contracts/engine";
-import { StopScanner } from "../../text/stop-scanner.ts";
+import type { StopScanner } from "../../text/stop-scanner.ts";
 import { Utf8Stream } from "../../text/utf8-stream.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
@@ -37,9 +37,9 @@ export class ChoiceText {
   #held: HeldToken[] = [];
 
   /** Stop strings are searched in the text after the first `minTokens` tokens. */
-  constructor(pieces: TokenPieces, stops: readonly string[], minTokens: number) {
+  constructor(pieces: TokenPieces, scanner: StopScanner, minTokens: number) {
     this.#pieces = pieces;
-    this.#scanner = new StopScanner(stops);
+    this.#scanner = scanner;
     this.#uncut = minTokens;
   }
 
@@ -86,6 +86,7 @@ export class ChoiceText {
         ? this.#utf8.push(this.#pieces.bytes(token))
         : this.#utf8.pushWhole(whole);
     if (!isUncut) return this.#scan(text);
+    this.#scanner.skip(text);
     this.#decoded += text.length;
     return text;
   }

@@ -6,16 +6,19 @@ import type {
   Usage,
 } from "@heddle/contracts/engine";
 import type { AnswerStyle } from "../../grammar/answer-grammar.ts";
-import { HERMES } from "../../text/call-form.ts";
+import { callMarks, HERMES } from "../../text/call-form.ts";
 import { CallReader } from "../../text/call-reader.ts";
 import { HarmonyReader } from "../../text/calls/harmony-reader.ts";
 import { REASONING_TAGS } from "../../text/reasoning-style.ts";
+import { StopScanner } from "../../text/stop-scanner.ts";
 import {
   ENDED_CUT,
   ENDED_LENGTH,
   ENDED_STOP,
   ENDS_GENERATION,
   GOES_ON,
+  GOES_ON_CUT,
+  goesOn,
 } from "../protocol/thread-messages.ts";
 import type { RowLogprobs } from "../sampling/logprobs.ts";
 import type { TokenPieces } from "../tokenizing/token-pieces.ts";
@@ -58,17 +61,22 @@ export class LiveRequest extends LiveWork {
   readonly #skipped: number[] = [];
   /** What the continued choices have beyond what was sent. */
   readonly #repeated: EngineEvent[] = [];
+  /** Choices that their limit makes end. */
+  readonly #cut = new Set<number>();
   #openChoices: number;
 
   constructor(id: number, request: GenerateRequest, options: SubmitOptions, given: RequestTexts) {
     super(id, request.choices, options);
-    const { pieces } = given;
+    const { pieces, style } = given;
+    const { stop, minTokens = 0, toolUse } = request;
+    const stops = toolUse?.choice === "required" ? [] : stop;
+    const marks = toolUse ? callMarks(style.form, toolUse.names) : [];
     this.#given = given;
     this.request = request;
     this.#openChoices = request.choices;
     this.#texts = Array.from(
       { length: request.choices },
-      () => new ChoiceText(pieces, request.stop, request.minTokens ?? 0),
+      () => new ChoiceText(pieces, new StopScanner(stops, marks), minTokens),
     );
   }
 
@@ -113,7 +121,8 @@ export class LiveRequest extends LiveWork {
    * `maxTokens` ends, as does one whose last token or stop string was sent.
    */
   repeat(maxTokens: number): void {
-    for (const [choice, { tokens, characters, isFinished }] of this.request.sent?.entries() ?? []) {
+    for (const [choice, sent] of this.request.sent?.entries() ?? []) {
+      const { tokens, characters, isFinished, isCut } = sent;
       if (isFinished) {
         this.#completionTokens += tokens.length;
         this.#texts[choice] = undefined;
@@ -121,6 +130,7 @@ export class LiveRequest extends LiveWork {
         continue;
       }
       this.#skipped[choice] = characters;
+      if (isCut) this.#cut.add(choice);
       for (const [at, token] of tokens.entries()) this.#repeat(choice, token, at + 1 === maxTokens);
     }
   }
@@ -132,7 +142,8 @@ export class LiveRequest extends LiveWork {
     const isStop = (this.#given.pieces.flags(token) & ENDS_GENERATION) !== 0;
     if (!isStop) this.#delta(choice, text.repeat(token), this.#repeated);
     const end = isLast ? ENDED_LENGTH : GOES_ON;
-    this.#endAfter(choice, text, isStop ? ENDED_STOP : end, undefined, this.#repeated);
+    const ended = this.#cut.has(choice) ? ENDED_CUT : ENDED_STOP;
+    this.#endAfter(choice, text, isStop ? ended : end, undefined, this.#repeated);
   }
 
   override start(cachedTokens: number, queuedMs: number): EngineEvent[] {
@@ -176,6 +187,7 @@ export class LiveRequest extends LiveWork {
       return false;
     }
     this.#completionTokens++;
+    if (end === GOES_ON_CUT || end === ENDED_CUT) this.#cut.add(choice);
     const hasText = end !== ENDED_STOP && end !== ENDED_CUT;
     if (hasText) this.#delta(choice, text.push(token, row), events);
     return this.#endAfter(choice, text, end, hasText ? undefined : token, events);
@@ -190,7 +202,7 @@ export class LiveRequest extends LiveWork {
     events: EngineEvent[],
   ): boolean {
     const stopped = text.stopped;
-    if (!stopped && end === GOES_ON) return false;
+    if (!stopped && goesOn(end)) return false;
     this.#finish(choice, text.finish(last), events);
     const reason = stopped || text.stopped || end === ENDED_STOP ? "stop" : "length";
     this.#close(choice, { reason, ...(text.stop !== undefined && { stop: text.stop }) }, events);
@@ -222,7 +234,8 @@ export class LiveRequest extends LiveWork {
     if (this.#firstTexts.length > 0) this.#firstTexts[choice] = "";
     if (text === "" && tokens === 0) return;
     const plain = { type: "delta", id: this.id, choice, text, tokens } as const;
-    const counted = tokens > 0 ? { ...plain, tokenIds } : plain;
+    const isCut = this.#cut.has(choice);
+    const counted = tokens > 0 ? { ...plain, tokenIds, ...(isCut && { isCut }) } : plain;
     events.push(logprobs === undefined ? counted : { ...counted, logprobs });
   }
 

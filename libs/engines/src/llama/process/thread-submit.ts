@@ -54,8 +54,8 @@ export function toThreadSubmit(live: LiveRequest, read: ReadPrompt): ThreadSubmi
     firstHandle: live.firstHandle,
     choices: request.choices,
     prompt,
-    sent: request.sent?.map(({ tokens }, choice) =>
-      live.isOpen(choice) ? Int32Array.from(tokens) : undefined,
+    sent: request.sent?.map(({ tokens, isCut = false }, choice) =>
+      live.isOpen(choice) ? { tokens: Int32Array.from(tokens), isCut } : undefined,
     ),
     maxTokens,
     sampling: {

@@ -39,6 +39,7 @@ const steps: readonly (readonly EngineEvent[])[] = [
   [],
   [{ type: "started", id: 3, promptTokens: 9, cachedTokens: 2, queuedMs: 0.25 }, delta(3, "x")],
   [delta(3, ""), delta(4, "y")],
+  [delta(6, "cut"), { ...delta(6, "."), isCut: true } as EngineEvent],
   [scored, { type: "finish", id: 3, choice: 0, reason: "stop" }, { type: "done", id: 3, usage }],
   [{ type: "failed", id: 4, error: { code: "cancelled", message: "no" } }],
   [delta(5, "ü".repeat(100_000))],

@@ -55,7 +55,7 @@ export class EventFrameWriter {
     for (const field of LOAD_FIELDS) at = buffer.writeDoubleLE(load[field], at);
     at = buffer.writeUInt32LE(events.length, at);
     for (const event of events) {
-      if (event.type !== "delta" || event.logprobs !== undefined) return undefined;
+      if (event.type !== "delta" || event.logprobs || event.isCut) return undefined;
       const { id, choice, tokens, text, tokenIds = [] } = event;
       const textAt = at + DELTA_HEAD_BYTES + tokenIds.length * ID_BYTES;
       if (textAt + text.length * BYTES_PER_UNIT > FRAME_BYTES) return undefined;

@@ -65,14 +65,20 @@ export interface ThreadAdapter {
   readonly scale: number;
 }
 
+/** The tokens of a choice until now, and whether its limit has chosen one of them. */
+export interface SentTokens {
+  readonly tokens: Int32Array;
+  readonly isCut: boolean;
+}
+
 /** One request for the engine thread; its choices have the handles firstHandle + i. */
 export interface ThreadSubmit {
   readonly kind: "submit";
   readonly firstHandle: number;
   readonly choices: number;
   readonly prompt: Int32Array;
-  /** The tokens of each choice of a continued answer until now; undefined for a finished choice. */
-  readonly sent?: readonly (Int32Array | undefined)[] | undefined;
+  /** Each choice of a continued answer until now; undefined for a finished choice. */
+  readonly sent?: readonly (SentTokens | undefined)[] | undefined;
   readonly maxTokens: number;
   /** The seed is that of choice 0. */
   readonly sampling: SamplerOptions;
@@ -262,6 +268,13 @@ export const ENDED_UNFIT = 5;
 export const ENDED_CROWDED = 6;
 /** As ENDED_STOP, of a text that its limit made end. */
 export const ENDED_CUT = 7;
+/** As GOES_ON, of a text that its limit makes end. */
+export const GOES_ON_CUT = 8;
+
+/** Whether the choice has more tokens, given its entry in ThreadStep.ends. */
+export function goesOn(end: number): boolean {
+  return end === GOES_ON || end === GOES_ON_CUT;
+}
 
 /** The vector of an input; none where the model's state is no number. */
 export interface ThreadEmbedding {

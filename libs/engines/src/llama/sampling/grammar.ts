@@ -61,6 +61,11 @@ export class Grammar {
     return this.#isCut;
   }
 
+  /** One of the tokens that were accepted was such a replacement. */
+  cut(): void {
+    this.#isCut = true;
+  }
+
   /**
    * Draws a token that fits, else COMPLETE or STUCK; `logits` may lose those that do not fit. With it the
    * text may have `left` more tokens.

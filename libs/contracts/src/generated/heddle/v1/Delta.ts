@@ -8,6 +8,7 @@ export interface Delta {
   'tokens'?: (number);
   'logprobs'?: (_heddle_v1_TokenLogprob)[];
   'tokenIds'?: (number)[];
+  'cut'?: (boolean);
 }
 
 export interface Delta__Output {
@@ -16,4 +17,5 @@ export interface Delta__Output {
   'tokens': (number);
   'logprobs': (_heddle_v1_TokenLogprob__Output)[];
   'tokenIds': (number)[];
+  'cut': (boolean);
 }
