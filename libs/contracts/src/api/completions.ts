@@ -48,7 +48,12 @@ const completionRequest = chatCompletionRequest
       ])
       .describe("A text, texts, the token ids of a text, or those of several. No chat template."),
     max_tokens: z.int().min(0).nullish().describe("Of each choice; 16 if absent."),
-    logprobs: z.int().min(0).max(MAX_LOGPROBS).nullish().describe("Alternatives of each token."),
+    logprobs: z
+      .int()
+      .min(0)
+      .max(MAX_LOGPROBS)
+      .nullish()
+      .describe("Alternatives of each token, beside it."),
     echo: z.boolean().nullish().describe("The prompt comes first, with its `logprobs` too."),
     best_of: z
       .int()

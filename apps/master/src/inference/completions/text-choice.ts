@@ -76,10 +76,11 @@ export class TextChoice {
   }
 
   #scores(logprobs: readonly TokenLogprob[]): TextScores {
-    const tops = logprobs.map(({ top, logprob }) =>
-      Number.isNaN(logprob)
+    // As in OpenAI's API, the token itself is there too, also where others are likelier.
+    const tops = logprobs.map((own) =>
+      Number.isNaN(own.logprob)
         ? null
-        : Object.fromEntries(top.map((each) => [each.token, each.logprob])),
+        : Object.fromEntries([...own.top, own].map(({ token, logprob }) => [token, logprob])),
     );
     return {
       tokens: logprobs.map(({ token }) => token),
