@@ -3,7 +3,9 @@ import { z } from "zod";
 
 /** The longest schema as JSON, in characters. */
 const MAX_SCHEMA_CHARS = 256 * 1024;
-export const schemaName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
+export const schemaName = z
+  .string()
+  .regex(/^[a-zA-Z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
 export const responseFormat = z.looseObject({
   type: z.string(),
   json_schema: z
@@ -22,7 +24,7 @@ export const responseFormat = z.looseObject({
 const functionName = z
   .string()
   .regex(/^[a-zA-Z0-9_-]{1,64}$/, "names have 1 to 64 letters, digits, _ and -");
-/** Of the APIs that came later. */
+/** Names of functions of responses and messages. */
 export const longFunctionName = z
   .string()
   .regex(/^[a-zA-Z0-9_-]{1,128}$/, "names have 1 to 128 letters, digits, _ and -");

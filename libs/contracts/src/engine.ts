@@ -149,7 +149,7 @@ export interface SentChoice {
   /** UTF-16 units of its text. */
   readonly characters: number;
   readonly isFinished: boolean;
-  /** Of its deltas. */
+  /** Whether the limit of tokens has chosen one of them. */
   readonly isCut?: boolean | undefined;
 }
 
