@@ -114,7 +114,7 @@ async function trySamples({ targets, seed }: RunOptions, size: number): Promise<
     const startMs = performance.now();
     const { name } = target;
     const mutants = await tryMutants(target, {
-      mutate: [`${name}/**/*.ts`, `!${name}/**/*.test.ts`, `!${name}/**/{testing,dist}/**`],
+      mutate: [`${name}/**/*.ts`, `!${name}/**/*.test.ts`, `!${name}/**/{testing,script,dist}/**`],
       checkers: ["sample"],
       heddleSample: { size, seed },
     });

@@ -46,7 +46,7 @@ const TOGETHER = [
   "apps/*/src/**/*.test.ts",
   "bench/**/*.test.ts",
   "tools/{docs,mutation}/**/*.test.ts",
-  "tools/{launch,programs,proto-types,raft-script,setup,summarize-tests}.test.ts",
+  "tools/{launch,programs,proto-types,setup,summarize-tests}.test.ts",
   "libs/{auth,base,client,consensus,contracts,control,event-store,kernels,node-agent}/src/**/*.test.ts",
   // Native libraries, as llama's, are loaded once in a process.
   "libs/engines/src/!(llama)/**/*.test.ts",

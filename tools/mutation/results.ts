@@ -14,7 +14,7 @@ interface FileResult {
 export function mutatedFiles(root: string, { name }: MutationTarget): string[] {
   return globSync(`${name}/**/*.ts`, {
     cwd: root,
-    exclude: ["**/{testing,dist,node_modules}/**", "**/*.test.ts"],
+    exclude: ["**/{testing,script,dist,node_modules}/**", "**/*.test.ts"],
   }).sort();
 }
 

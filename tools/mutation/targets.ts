@@ -8,12 +8,7 @@ export interface MutationTarget {
 }
 
 export const TARGETS: readonly MutationTarget[] = [
-  // Scripts hold what a node says step by step.
-  {
-    name: "libs/raft",
-    tests: ["libs/raft/src/**/*.test.ts", "tools/raft-script.test.ts"],
-    env: { HEDDLE_RAFT_SEEDS: "3" },
-  },
+  { ...library("raft"), env: { HEDDLE_RAFT_SEEDS: "3" } },
   // Without the members' transport and thread, whose tests open connections and processes.
   ...["proposals", "replica", "snapshots"].map((room) => ({
     name: `libs/consensus/src/${room}`,

@@ -1,7 +1,7 @@
 import { seededRandom } from "@heddle/base/random";
-import { createMessage, type MessageType } from "@heddle/raft/core/message";
-import { NO_DATA } from "@heddle/raft/log/entry";
-import type { ConfChange } from "@heddle/raft/membership/conf-change";
+import { createMessage, type MessageType } from "../core/message.ts";
+import { NO_DATA } from "../log/entry.ts";
+import type { ConfChange } from "../membership/conf-change.ts";
 import { parseConfChanges } from "./conf-change-commands.ts";
 import { describeMessage, describeProgressMap, ROLE_NAMES } from "./describe.ts";
 import {

@@ -1,15 +1,15 @@
-import { APPEND_THREAD, APPLY_THREAD, type Message } from "@heddle/raft/core/message";
-import type { Ready } from "@heddle/raft/core/ready";
-import type { ConfState, HardState, Role, Snapshot } from "@heddle/raft/core/state";
-import type { Entry } from "@heddle/raft/log/entry";
+import { APPEND_THREAD, APPLY_THREAD, type Message } from "../core/message.ts";
+import type { Ready } from "../core/ready.ts";
+import type { ConfState, HardState, Role, Snapshot } from "../core/state.ts";
+import type { Entry } from "../log/entry.ts";
 import {
   type ConfChange,
   type ConfChangeType,
   decodeConfChange,
-} from "@heddle/raft/membership/conf-change";
-import type { Progress, ProgressState } from "@heddle/raft/tracker/progress";
-import { sortedIds } from "@heddle/raft/tracker/quorum";
-import type { ProgressMap, TrackerConfig } from "@heddle/raft/tracker/tracker";
+} from "../membership/conf-change.ts";
+import type { Progress, ProgressState } from "../tracker/progress.ts";
+import { sortedIds } from "../tracker/quorum.ts";
+import type { ProgressMap, TrackerConfig } from "../tracker/tracker.ts";
 
 /** The roles by the names in the scripts. */
 export const ROLE_NAMES: Record<Role, string> = {
@@ -116,7 +116,7 @@ export function describeConfChange(change: ConfChange): string {
 }
 
 /** An entry on one line. */
-export function describeEntry(entry: Entry): string {
+function describeEntry(entry: Entry): string {
   const change = decodeConfChange(entry);
   const payload = change
     ? change.changes.map(({ type, nodeId }) => `${CHANGE_NAMES[type].letter}${nodeId}`).join(" ")
@@ -130,7 +130,7 @@ export function describeEntries(entries: readonly Entry[]): string {
 }
 
 /** Bytes as a Go string literal: control characters and what is no UTF-8 are escaped. */
-export function quote(data: Uint8Array): string {
+function quote(data: Uint8Array): string {
   const named: Record<string, string> = {
     "\x07": "\\a",
     "\b": "\\b",

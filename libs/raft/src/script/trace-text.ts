@@ -1,5 +1,5 @@
-import type { TraceEvent, VoteTrace } from "@heddle/raft/core/trace";
-import type { EntryId } from "@heddle/raft/log/entry";
+import type { TraceEvent, VoteTrace } from "../core/trace.ts";
+import type { EntryId } from "../log/entry.ts";
 import {
   describeConfChange,
   describeConfig,

@@ -4,10 +4,10 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { runScript } from "./raft-script/run-script.ts";
 import { runRaftScript } from "./raft-script.ts";
+import { runScript } from "./run-script.ts";
 
-const OWN_SCRIPTS = new URL("../libs/raft/testdata/", import.meta.url).pathname;
+const OWN_SCRIPTS = new URL("../../testdata/", import.meta.url).pathname;
 
 /** Where scripts from elsewhere lie: raft/ in this folder. */
 const DATA_FOLDER = process.env["HEDDLE_TEST_DATA"];
@@ -107,10 +107,9 @@ describe("a data-driven script", () => {
 });
 
 describe("the command", () => {
+  const { pathname: tool } = new URL("../../../../tools/raft-script.ts", import.meta.url);
   const run = (...args: string[]) =>
-    spawnSync(process.execPath, [new URL("raft-script.ts", import.meta.url).pathname, ...args], {
-      encoding: "utf8",
-    });
+    spawnSync(process.execPath, [tool, ...args], { encoding: "utf8" });
 
   it("prints a script to standard output", () => {
     const file = join(OWN_SCRIPTS, "quorum.txt");

@@ -1,7 +1,7 @@
-import { type ChangeResult, Changer } from "@heddle/raft/membership/changer";
-import type { ConfChangeSingle, ConfChangeType } from "@heddle/raft/membership/conf-change";
-import { Inflights } from "@heddle/raft/tracker/inflights";
-import { EMPTY_CONFIG, type TrackedConfig } from "@heddle/raft/tracker/tracker";
+import { type ChangeResult, Changer } from "../membership/changer.ts";
+import type { ConfChangeSingle, ConfChangeType } from "../membership/conf-change.ts";
+import { Inflights } from "../tracker/inflights.ts";
+import { EMPTY_CONFIG, type TrackedConfig } from "../tracker/tracker.ts";
 import { describeConfig, describeProgressMap } from "./describe.ts";
 import { CommandError, type Directive, parseBoolean } from "./directive.ts";
 

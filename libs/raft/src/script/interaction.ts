@@ -1,17 +1,17 @@
-import type { RaftConfig } from "@heddle/raft/core/config";
-import { isStorageThread, type Message, type MessageType } from "@heddle/raft/core/message";
-import type { StepResult } from "@heddle/raft/core/raft";
+import type { RaftConfig } from "../core/config.ts";
+import { isStorageThread, type Message, type MessageType } from "../core/message.ts";
+import type { StepResult } from "../core/raft.ts";
 import {
   type ConfState,
   EMPTY_CONF_STATE,
   type HardState,
   isEmptyHardState,
   type Snapshot,
-} from "@heddle/raft/core/state";
-import { type Entry, NO_DATA } from "@heddle/raft/log/entry";
-import { MemoryStorage } from "@heddle/raft/log/memory-storage";
-import { decodeConfChange } from "@heddle/raft/membership/conf-change";
-import { RawNode } from "@heddle/raft/raw-node";
+} from "../core/state.ts";
+import { type Entry, NO_DATA } from "../log/entry.ts";
+import { MemoryStorage } from "../log/memory-storage.ts";
+import { decodeConfChange } from "../membership/conf-change.ts";
+import { RawNode } from "../raw-node.ts";
 import { describeEntries, describeMessage, describeReady } from "./describe.ts";
 import { CommandError, ScriptError } from "./directive.ts";
 import { Output } from "./output.ts";

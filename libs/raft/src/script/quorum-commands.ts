@@ -8,7 +8,7 @@ import {
   type VoteResult,
   voteResult,
   voterIds,
-} from "@heddle/raft/tracker/quorum";
+} from "../tracker/quorum.ts";
 import { type Directive, parseNumber, ScriptError } from "./directive.ts";
 
 /** What a quorum command is about, as its arguments give it. */
