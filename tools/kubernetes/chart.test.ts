@@ -91,7 +91,7 @@ describe.skipIf(isMissing)("the chart", () => {
       return ofServices.concat(podMetricsEndpoints);
     });
     const ports = endpoints.map(({ port }) => port).sort();
-    expect(ports.join(" ")).toBe("http http metrics metrics metrics");
+    expect(ports.join(" ")).toBe("health http http metrics metrics metrics");
     const sent = { credentials: { name: "scraper", key: "key" } };
     for (const { port, authorization } of endpoints) {
       expect(authorization).toEqual(port === "http" ? sent : undefined);
@@ -283,7 +283,7 @@ describe.skipIf(isMissing)("the chart", () => {
       "worker.autoscaling.enabled=true,worker.autoscaling.minReplicas=0,operator.externalMetrics.enabled=true",
       /minReplicas of a HorizontalPodAutoscaler is 1 or more/,
     ],
-  ])("chart: %s is refused with the name of the value", (setting, message) => {
+  ])("chart: setting %# is refused with the name of the value", (setting, message) => {
     expect(() => render("a", "--set", setting)).toThrow(message);
   });
 });

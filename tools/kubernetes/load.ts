@@ -4,7 +4,7 @@ import type { ChartRelease } from "./release.ts";
 
 const TIMEOUT_MS = 240_000;
 
-/** Calls a model through the Service for ever, with the retries that SDKs make by default. */
+/** Calls a model through the Service forever, with the retries that SDKs make by default. */
 const CALLER = `
 const counts = { answered: 0, lost: 0, retried: 0 };
 const body = JSON.stringify({ model: "FamilyA-1-2B", max_tokens: 8, messages: [{ role: "user", content: "hello" }] });

@@ -1,12 +1,12 @@
 // holds: kube-alerts
 
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, test } from "vitest";
 import { parse } from "yaml";
 import { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
 import { CHART, installedProgram } from "./kube-tools.ts";
@@ -16,6 +16,9 @@ const ALERTS = join(CHART, "files", "alerts.yaml");
 const DASHBOARDS = join(CHART, "files", "dashboards");
 /** Names of metrics in an expression; functions and labels have other forms. */
 const METRIC = /\b(?:heddle_|vllm:|process_|nodejs_)[a-z0-9_]+/g;
+
+/** Nothing listens there: neither an API server nor a master. */
+const NOWHERE = "http://127.0.0.1:9";
 
 interface Rules {
   readonly groups: readonly {
@@ -116,4 +119,44 @@ describe("alerts and dashboards", () => {
     const tested = readFileSync(join(import.meta.dirname, "alerts.test.yaml"), "utf8");
     for (const { alert } of rules) expect(tested).toContain(`alertname: ${alert}`);
   });
+});
+
+// holds: kube-operator-metrics
+test("operator: its port serves metrics and probes, also without Kubernetes", async () => {
+  const own = mkdtempSync(join(tmpdir(), "heddle-operator-metrics-"));
+  onTestFinished(() => rmSync(own, { recursive: true }));
+  const kubeconfig = join(own, "kubeconfig");
+  const clusters = [{ name: "a", cluster: { server: NOWHERE } }];
+  const contexts = [{ name: "a", context: { cluster: "a", user: "a" } }];
+  const users = [{ name: "a", user: { token: "t" } }];
+  const config = { apiVersion: "v1", kind: "Config", clusters, contexts, users };
+  writeFileSync(kubeconfig, JSON.stringify({ ...config, "current-context": "a" }));
+  const keyFile = join(own, "key");
+  writeFileSync(keyFile, "hdl_key");
+  const port = await freePort();
+  const flags = [`--endpoints=${NOWHERE}`, `--key-file=${keyFile}`, "--namespaces=default"];
+  const operator = new DrivenProcess(
+    [process.execPath, programOf("operator"), "run", ...flags, `--health-port=${port}`],
+    { KUBECONFIG: kubeconfig },
+  );
+  onTestFinished(async () => {
+    operator.child.kill("SIGTERM");
+    await operator.end();
+  });
+  await operator.printed(/"msg":"ready"/);
+
+  const ask = (path: string, method = "GET") =>
+    fetch(`http://127.0.0.1:${port}${path}`, { method });
+  const text = await (await ask("/metrics")).text();
+  for (const kind of ["trainingjobs", "inferencemodels", "queues", "projects"]) {
+    const labels = `{kind="${kind}",service="operator"}`;
+    expect(text).toContain(`heddle_operator_objects${labels} 0`);
+    expect(text).toContain(`heddle_operator_open_objects${labels} 0`);
+  }
+  expect(text).toMatch(/^heddle_operator_reconciles_total\{.*outcome="failed".*\} 0$/m);
+  expect(text).toMatch(/^process_resident_memory_bytes\{service="operator"\} \d+$/m);
+  expect((await ask("/healthz")).status).toBe(200);
+  expect((await ask("/readyz")).status).toBe(503);
+  expect((await ask("/none")).status).toBe(404);
+  expect((await ask("/metrics", "POST")).status).toBe(405);
 });

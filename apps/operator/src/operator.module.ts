@@ -1,6 +1,7 @@
 import { Heddle } from "@heddle/client/heddle";
 import type { HeddleOptions } from "@heddle/client/transport";
 import type { Log } from "@heddle/observability/logger";
+import { createRegistry } from "@heddle/observability/registry";
 import { CoreV1Api, KubeConfig } from "@kubernetes/client-node";
 import {
   type DynamicModule,
@@ -10,6 +11,7 @@ import {
   type OnModuleInit,
   type Provider,
 } from "@nestjs/common";
+import { Registry } from "prom-client";
 import type { PendingPodSettings } from "./capacity/pending-pod.ts";
 import { PendingPods } from "./capacity/pending-pods.ts";
 import { JobSubmitter } from "./jobs/job-submitter.ts";
@@ -19,6 +21,7 @@ import { BindingHold } from "./kubernetes/binding-hold.ts";
 import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resource.ts";
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
 import { NamespaceAccess } from "./kubernetes/namespace-access.ts";
+import { ReconcileMetrics } from "./kubernetes/reconcile-metrics.ts";
 import { type Reconciler, ResourceController } from "./kubernetes/resource-controller.ts";
 import { StatusWriter } from "./kubernetes/status-writer.ts";
 import { InferenceModels } from "./models/inference-models.ts";
@@ -61,6 +64,7 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
     @Inject(OPTIONS) given: OperatorOptions,
     @Inject(KubeConfig) config: KubeConfig,
     @Inject(Heddle) heddle: Heddle,
+    @Inject(ReconcileMetrics) metrics: ReconcileMetrics,
   ) {
     const { masters, namespaces, own, roleBinding: name, log } = given;
     this.#options = given;
@@ -69,7 +73,8 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
       this.#controllers.every((controller) => controller.isSyncedIn(namespace));
     this.#bindings = name ? new BindingHold({ config, name, isSynced, log }) : undefined;
     const statuses = new StatusWriter(new EventRecorder(config, log));
-    const options = { config, namespaces, cluster: own?.cluster, bindings: this.#bindings, log };
+    const bindings = this.#bindings;
+    const options = { config, namespaces, cluster: own?.cluster, bindings, metrics, log };
     const control = <R extends CustomResource<unknown, ResourceStatus>>(
       reconciler: Reconciler<R>,
       places = namespaces,
@@ -158,6 +163,12 @@ export function operatorModule(options: OperatorOptions): DynamicModule {
     providers: [
       ResourceOperator,
       { provide: OPTIONS, useValue: options },
+      { provide: Registry, useFactory: () => createRegistry("operator") },
+      {
+        provide: ReconcileMetrics,
+        inject: [Registry],
+        useFactory: (registry: Registry) => new ReconcileMetrics(registry),
+      },
       { provide: KubeConfig, useFactory: loadedConfig },
       { provide: Heddle, useFactory: () => new Heddle(masters) },
       ...pendingPods,

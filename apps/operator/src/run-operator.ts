@@ -1,14 +1,14 @@
 import "reflect-metadata";
-import { once } from "node:events";
-import { createServer, type Server } from "node:http";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
 import { endProcess } from "@heddle/base/process/end-process";
 import { Heddle } from "@heddle/client/heddle";
 import type { Log } from "@heddle/observability/logger";
+import { MetricsEndpoint } from "@heddle/observability/metrics-endpoint";
 import { KubeConfig } from "@kubernetes/client-node";
 import type { INestApplicationContext } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
+import { Registry } from "prom-client";
 import { type PendingPodSettings, readPendingPodSettings } from "./capacity/pending-pod.ts";
 import { commandFlags } from "./install/command-flags.ts";
 import type { KueueSettings } from "./jobs/kueue-admission.ts";
@@ -57,18 +57,18 @@ export async function runOperator(args: readonly string[], log: Log): Promise<vo
     { logger: false, abortOnError: false },
   );
   const operator = app.get(ResourceOperator);
-  const server = await serveHealth(
-    portOf("health-port", flags["health-port"]),
-    () => operator.isReady,
+  const health = await MetricsEndpoint.listen(
+    { port: portOf("health-port", flags["health-port"]), flag: "--health-port" },
+    app.get(Registry),
+    { isReady: () => operator.isReady },
   );
-  const metrics = own && (await openMetrics(app, flags, own, log));
+  const external = own && (await openMetrics(app, flags, own, log));
   const stop = async () => {
     log.info({}, "stopping");
     setTimeout(() => void endProcess(1), EXIT_MS).unref();
-    for (const each of [server, metrics]) {
-      each?.close();
-      each?.closeAllConnections();
-    }
+    external?.close();
+    external?.closeAllConnections();
+    await health.close();
     await app.close();
     await endProcess(0);
   };
@@ -144,19 +144,4 @@ function portOf(flag: string, text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : -1;
   if (port >= 0 && port <= 65_535) return port;
   throw new AppError("invalid_value", `--${flag} takes 0 to 65535, not ${text}.`);
-}
-
-/** For the kubelet's probes. */
-async function serveHealth(port: number, isReady: () => boolean): Promise<Server> {
-  const server = createServer(
-    { requestTimeout: 5_000, headersTimeout: 5_000 },
-    (request, reply) => {
-      const isHealthy = request.url === "/healthz" || (request.url === "/readyz" && isReady());
-      reply.writeHead(isHealthy ? 200 : 503, { "content-type": "text/plain" });
-      reply.end(isHealthy ? "ok\n" : "not ready: not all objects are known\n");
-    },
-  );
-  server.maxConnections = 32;
-  await once(server.listen(port), "listening");
-  return server;
 }

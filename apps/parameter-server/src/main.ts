@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
-import { withMetrics } from "@heddle/node-agent/metrics-server";
 import { nodeUsage, readNodeFlags } from "@heddle/node-agent/node-flags";
 import { runNode } from "@heddle/node-agent/run-node";
+import { withMetrics } from "@heddle/node-agent/with-metrics";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { startParameterServer } from "./parameter-server.ts";
 

@@ -3,7 +3,6 @@ import { join, resolve } from "node:path";
 import { exitWithParent } from "@heddle/base/process/exit-with-parent";
 import { registerSecretPaths } from "@heddle/base/secret-paths";
 import type { EngineOptions } from "@heddle/contracts/engine";
-import { withMetrics } from "@heddle/node-agent/metrics-server";
 import {
   type FlagHelp,
   nodeUsage,
@@ -12,6 +11,7 @@ import {
 } from "@heddle/node-agent/node-flags";
 import { OFFER_FLAGS, readDevice, readOffer } from "@heddle/node-agent/offer-flags";
 import { runNode } from "@heddle/node-agent/run-node";
+import { withMetrics } from "@heddle/node-agent/with-metrics";
 import { createLogger, logLevelOf } from "@heddle/observability/logger";
 import { readOtlpMetrics, readOtlpSettings } from "@heddle/observability/tracing/otlp-settings";
 import { startTracing, stopTracing } from "@heddle/observability/tracing/tracing";

@@ -1,8 +1,8 @@
 import type { Heartbeat } from "@heddle/contracts/generated/heddle/v1/Heartbeat";
 import { Registry } from "prom-client";
 import { expect, test } from "vitest";
-import { withMetrics } from "./metrics-server.ts";
 import { exposeNodeMetrics } from "./node-metrics.ts";
+import { withMetrics } from "./with-metrics.ts";
 
 test("node metrics: each scrape shows the replicas and GPUs of now", async () => {
   const registry = new Registry();

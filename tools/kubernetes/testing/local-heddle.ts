@@ -2,13 +2,11 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort } from "@heddle/base/testing/free-ports";
+import { programOf } from "@heddle/base/testing/programs";
 import { Heddle } from "@heddle/client/heddle";
 import { DrivenProcess } from "../../../apps/cli/src/testing/driven-process.ts";
 import { kubectl } from "../kube-cluster.ts";
 import { CHART } from "../kube-tools.ts";
-
-const main = (app: string) =>
-  join(import.meta.dirname, "../../../packaged/apps", app, "dist/main.js");
 
 /** A cluster on this machine, whose operators carry out objects of the tests' Kubernetes. */
 export class LocalHeddle {
@@ -31,7 +29,7 @@ export class LocalHeddle {
     const port = String(await freePort());
     const flags = ["--port", port, "--profile", "tiny", "--parameter-servers", "0"];
     const args = ["--data", folder, ...flags];
-    const up = new DrivenProcess([process.execPath, main("cli"), "up", ...args], {});
+    const up = new DrivenProcess([process.execPath, programOf("cli"), "up", ...args], {});
     const endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
     const definitions = join(CHART, "files", "crds");
     kubectl(["apply", "--filename", definitions]);
@@ -52,7 +50,7 @@ export class LocalHeddle {
       "health-port": "0",
     };
     const args = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
-    const program = [process.execPath, main("operator"), "run", ...args, ...more] as const;
+    const program = [process.execPath, programOf("operator"), "run", ...args, ...more] as const;
     const started = new DrivenProcess(program, { KUBECONFIG: kubeconfig });
     await started.printed(/"msg":"ready"/);
     return started;

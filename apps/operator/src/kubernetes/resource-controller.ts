@@ -6,6 +6,7 @@ import type { KubeConfig } from "@kubernetes/client-node";
 import type { BindingHold } from "./binding-hold.ts";
 import { type CustomResource, objectKey, type ResourceStatus } from "./custom-resource.ts";
 import { hasFinalizer, removeFinalizer } from "./lifecycle.ts";
+import type { ReconcileMetrics } from "./reconcile-metrics.ts";
 import { Reflector } from "./reflector.ts";
 import { ResourceApi, statusOf, unless } from "./resource-api.ts";
 import { WorkQueue } from "./work-queue.ts";
@@ -53,6 +54,7 @@ export interface ControllerOptions {
   readonly cluster: string | undefined;
   /** Where a RoleBinding of each namespace gives the rights there. */
   readonly bindings?: BindingHold | undefined;
+  readonly metrics: ReconcileMetrics;
   readonly log: Log;
 }
 
@@ -60,6 +62,7 @@ export interface ControllerOptions {
 export class ResourceController<R extends CustomResource<unknown, ResourceStatus>> {
   readonly #reconciler: Reconciler<R>;
   readonly #log: Log;
+  readonly #metrics: ReconcileMetrics;
   readonly #cluster: string | undefined;
   readonly #resources: Resources<R>;
   readonly #apis: readonly ResourceApi<R>[];
@@ -71,11 +74,12 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   #runs: readonly Promise<void>[] = [];
 
   constructor(reconciler: Reconciler<R>, options: ControllerOptions) {
-    const { config, namespaces, cluster, bindings, log } = options;
+    const { config, namespaces, cluster, bindings, metrics, log } = options;
     this.#cluster = cluster;
     this.#bindings = bindings;
     this.#reconciler = reconciler;
     this.#log = log;
+    this.#metrics = metrics;
     const { plural } = reconciler;
     const queue = new WorkQueue({
       concurrency: CONCURRENCY,
@@ -101,6 +105,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
       await bindings?.hold(object.metadata.namespace, `${plural} ${objectKey(object)}`);
     };
     this.#resources = { api, objects, expect, hold };
+    metrics.watch({ plural, objects: () => objects().length, open: () => queue.size });
   }
 
   /** Whether all objects of all namespaces are known. */
@@ -169,6 +174,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const object = this.#objectOf(key);
     if (!object || this.#isOfAnother(object)) return;
     const againMs = await this.#reconciler.reconcile(object, this.#resources);
+    this.#metrics.count(this.#reconciler.plural, "done");
     if (againMs !== undefined) this.#queue.addAfter(key, againMs);
   }
 
@@ -193,8 +199,10 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
   #report(key: string, error: unknown, pauseMs: number): void {
     // It may have got no finalizer after all.
     this.#note(key);
-    if (statusOf(error) === 409) return;
     const { plural } = this.#reconciler;
+    const isConflict = statusOf(error) === 409;
+    this.#metrics.count(plural, isConflict ? "conflict" : "failed");
+    if (isConflict) return;
     const fields = { plural, key, why: (error as Error).message, pauseMs: Math.round(pauseMs) };
     this.#log.warn(fields, "an object could not be reconciled; again later");
   }

@@ -26,6 +26,11 @@ export class WorkQueue {
     this.#options = options;
   }
 
+  /** Keys that wait, or are worked on. */
+  get size(): number {
+    return this.#waiting.size + this.#running.size;
+  }
+
   add(key: string): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timers.get(key));

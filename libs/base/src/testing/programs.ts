@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { type ProcessKind, youngGenerationFlags } from "../process/young-generation.ts";
 
-type App = "cli" | "master" | "parameter-server" | "trainer" | "worker";
+type App = "cli" | "master" | "operator" | "parameter-server" | "trainer" | "worker";
 
 const pathOf = (path: string) => fileURLToPath(new URL(`../../../../${path}`, import.meta.url));
 
