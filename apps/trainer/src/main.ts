@@ -24,10 +24,11 @@ for (const signal of CHECKPOINT_SIGNALS) {
 }
 process.once("SIGTERM", () => leaving.abort(new AppError("cancelled", "asked to leave")));
 
-const log = (line: string) => process.stdout.write(`${line}\n`);
+// Loaded after the signal handlers are installed.
+const { createTaskLogger } = await import("./run/task-logger.ts");
+const log = createTaskLogger();
 
 try {
-  // Loaded after the signal handlers are installed.
   const { runTrainer } = await import("./run/trainer.ts");
   const orders = JSON.parse(await text(process.stdin)) as TrainerOrders;
   expectPlugins(orders.plugins ?? []);
@@ -41,7 +42,7 @@ try {
   });
 } catch (error) {
   if (leaving.signal.aborted) {
-    log("left, as it was asked to");
+    log.info({}, "left, as it was asked to");
     end(LEFT);
   }
   exitWithError(error);

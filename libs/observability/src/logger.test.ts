@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { createLogger, logLevelOf } from "./logger.ts";
+import { plainLines } from "./plain-lines.ts";
 
 test("logger: the environment sets its level, an unknown level is info", () => {
   expect(logLevelOf({ HEDDLE_LOG_LEVEL: "error" })).toBe("error");
@@ -20,4 +21,17 @@ test("logger: a line has service, level and time; prompts and keys are redacted"
   expect(line).toMatchObject({ service: "worker", level: "warn", msg: "a call" });
   expect(line["time"]).toMatch(/^\d{4}-\d\d-\d\dT/);
   expect(lines.join("")).not.toContain("secret");
+});
+
+test("logger: lines for people have the level, the message and the fields", () => {
+  const lines: string[] = [];
+  const destination = plainLines({ write: (line) => lines.push(line) });
+  const logger = createLogger({ service: "trainer", level: "info", destination });
+  logger.debug({}, "not written");
+  logger.info({}, "resumed from checkpoint a1-r000005-s1");
+  logger.warn({ code: "unavailable", round: 5, apiKey: "secret" }, "no checkpoint");
+  expect(lines).toEqual([
+    "resumed from checkpoint a1-r000005-s1\n",
+    "warn: no checkpoint code=unavailable round=5 apiKey=[Redacted]\n",
+  ]);
 });

@@ -1,5 +1,7 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
+import { createLogger } from "@heddle/observability/logger";
+import { plainLines } from "@heddle/observability/plain-lines";
 import { Dice } from "@heddle/simulation/dice";
 import { runTrainer } from "../../../apps/trainer/dist/run/trainer.js";
 import { exitCodeOf } from "../../../apps/trainer/dist/trainer-errors.js";
@@ -42,7 +44,11 @@ export function startTrainer(
   requestLater();
   const control = {
     signal: leaving.signal,
-    log: print,
+    log: createLogger({
+      service: "trainer",
+      level: "info",
+      destination: plainLines({ write: (line) => print(line.trimEnd()) }),
+    }),
     onCheckpointRequest: (request: () => void) => {
       take = request;
     },

@@ -16,9 +16,10 @@ process.once("SIGTERM", () => leaving.abort(new AppError("cancelled", "asked to 
 
 try {
   const { runBlock } = await import("./block-runner.ts");
+  const { createTaskLogger } = await import("../run/task-logger.ts");
   const orders = JSON.parse(await text(process.stdin)) as BlockOrders;
   expectPlugins([orders.entry]);
-  await runBlock(orders, leaving.signal);
+  await runBlock(orders, leaving.signal, createTaskLogger());
 } catch (error) {
   if (leaving.signal.aborted) end(LEFT);
   exitWithError(error);

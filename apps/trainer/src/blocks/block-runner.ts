@@ -4,6 +4,7 @@ import { AppError } from "@heddle/base/errors";
 import { blockId } from "@heddle/contracts/api/pipelines/blocks";
 import type { BlockOrders } from "@heddle/contracts/trainer/block-orders";
 import { validate } from "@heddle/contracts/validation";
+import type { Log } from "@heddle/observability/logger";
 import { loadPlugin } from "@heddle/plugin-kit/loading/load-plugin";
 import type { BlockStep, BlockUpdate, PluginBlock } from "@heddle/plugin-kit/points/blocks";
 import { PluginError } from "../plans/plugin/plugin-error.ts";
@@ -11,25 +12,23 @@ import { BlockCheckpoints } from "./block-checkpoints.ts";
 import { BlockResults } from "./block-results.ts";
 
 /** Runs a step of a plugin's block to its end, and keeps what it yields. */
-export async function runBlock(orders: BlockOrders, signal: AbortSignal): Promise<void> {
-  const block = await loadBlock(orders);
+export async function runBlock(orders: BlockOrders, signal: AbortSignal, log: Log): Promise<void> {
+  const block = await loadBlock(orders, log);
   const config = readConfig(block, orders);
   const checkpoints = new BlockCheckpoints(orders.checkpointDirectory, orders.attempt);
   const results = new BlockResults(block, orders, checkpoints);
-  const resumeFrom = await resumed(orders, checkpoints, results);
+  const resumeFrom = await resumed(orders, checkpoints, results, log);
   const inputs = await inputsOf(orders);
   const step: BlockStep<Record<string, unknown>> = { config, inputs, resumeFrom, signal };
   for await (const update of updatesOf(block, step, orders.block)) await results.take(update);
   await results.end();
 }
 
-async function loadBlock({ entry, block: wanted }: BlockOrders): Promise<PluginBlock> {
-  const log = (message: string) => void process.stdout.write(`${message}\n`);
-  const { plugin, registry } = await loadPlugin(entry, { kind: "worker", log }).catch(
-    (cause: Error) => {
-      throw new PluginError(`the plugin ${entry.from} cannot be used: ${cause.message}`, cause);
-    },
-  );
+async function loadBlock({ entry, block: wanted }: BlockOrders, log: Log): Promise<PluginBlock> {
+  const host = { kind: "worker", log: (message: string) => log.info({}, message) } as const;
+  const { plugin, registry } = await loadPlugin(entry, host).catch((cause: Error) => {
+    throw new PluginError(`the plugin ${entry.from} cannot be used: ${cause.message}`, cause);
+  });
   const ids = new Map(
     [...registry.blocks.values()].map((block) => {
       return [blockId({ ...block, name: `${plugin.name}/${block.name}` }), block];
@@ -50,18 +49,17 @@ function readConfig(block: PluginBlock, { config, block: id }: BlockOrders) {
   }
 }
 
-/** What the block gets as `resumeFrom`. The outputs of then are there again. */
+/** What the block gets as `resumeFrom`; the outputs of that checkpoint are restored. */
 async function resumed(
   { resumeFrom: name }: BlockOrders,
   checkpoints: BlockCheckpoints,
   results: BlockResults,
+  log: Log,
 ): Promise<unknown> {
   if (name === "") return undefined;
   const found = await checkpoints.find(name);
   if (found) return results.resume(found);
-  process.stdout.write(
-    `the checkpoint ${name} is not on this worker: the step starts from its beginning\n`,
-  );
+  log.warn({}, `the checkpoint ${name} is not on this worker: the step starts from its beginning`);
   return undefined;
 }
 

@@ -1,4 +1,5 @@
 import { toAppError } from "@heddle/base/errors";
+import type { Log } from "@heddle/observability/logger";
 import type { ParameterClient, Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { RankState, RoundReport } from "@heddle/training/training-loop";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
@@ -33,7 +34,7 @@ export interface CheckpointerParts {
   };
   /** Resolves when this rank's fragments in progress are in their shards. */
   readonly settle: () => Promise<void>;
-  readonly log: (line: string) => void;
+  readonly log: Log;
   /** Rank 0's checkpoint of that name is durable, and contains this many rounds. */
   readonly onDurable: (name: string, round: number) => void;
   /** Another rank has saved its own state for the requested checkpoint: it may leave. */
@@ -94,7 +95,7 @@ export class Checkpointer {
     } catch (error) {
       if (rank === 0) this.#answered();
       const { message } = toAppError(error);
-      log(rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
+      log.warn({}, rank === 0 ? `the checkpoint after round ${round} failed: ${message}` : message);
       return false;
     }
   }
@@ -110,11 +111,11 @@ export class Checkpointer {
       const held = Math.min(round, await shards.rounds());
       const name = shards.nameAt(held);
       if (name === this.#durable) return;
-      const logFailure = (error: unknown) => log(toAppError(error).message);
+      const logFailure = (error: unknown) => log.warn({}, toAppError(error).message);
       await saveRankState(directory, name, rank, state).catch(logFailure);
       await this.#take(held);
     } catch (error) {
-      log(`no checkpoint could be taken at the end: ${toAppError(error).message}`);
+      log.warn({}, `no checkpoint could be taken at the end: ${toAppError(error).message}`);
     }
   }
 
@@ -184,7 +185,7 @@ export class Checkpointer {
     try {
       await this.#take(await shards.rounds());
     } catch (error) {
-      log(`no checkpoint could be taken while waiting: ${toAppError(error).message}`);
+      log.warn({}, `no checkpoint could be taken while waiting: ${toAppError(error).message}`);
     }
   }
 
@@ -196,7 +197,7 @@ export class Checkpointer {
       this.#durable = await shards.checkpoint(round);
       onDurable(this.#durable, round);
     } catch (error) {
-      log(`the checkpoint after round ${round} failed: ${toAppError(error).message}`);
+      log.warn({}, `the checkpoint after round ${round} failed: ${toAppError(error).message}`);
       const name = shards.nameAt(round);
       if (name !== this.#durable) await forgetRankState(directory, name, rank);
     }

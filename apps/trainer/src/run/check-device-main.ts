@@ -6,7 +6,7 @@ import { chooseBackend, openDevice } from "./choose-backend.ts";
 
 try {
   const [device, backend] = process.argv.slice(2);
-  const silent = () => undefined;
+  const silent = { warn: () => undefined };
   if (device === "cuda" && backend === "tfjs")
     await chooseBackend({ backend, device }, { hasGpu: true, threads: 1 }, silent);
   else await openDevice(device === "cuda" ? "cuda:0" : "cpu", 1);

@@ -13,7 +13,8 @@ if (hasGpuPackage) process.stderr.write(`skipped: ${gpuPackage} is installed\n`)
 async function choose(device: "auto" | "cpu" | "cuda", hasGpu: boolean) {
   const said: string[] = [];
   const task = { hasGpu, threads: 1 };
-  const backend = await chooseBackend({ backend: "tfjs", device }, task, (line) => said.push(line));
+  const log = { warn: (_: object, message: string) => void said.push(message) };
+  const backend = await chooseBackend({ backend: "tfjs", device }, task, log);
   return { device: backend.device, said };
 }
 

@@ -2,6 +2,7 @@ import { onnxBackend } from "@heddle/backends/onnx-backend";
 import { tfjsBackend } from "@heddle/backends/tfjs-backend";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainingConfig } from "@heddle/contracts/training";
+import type { Log } from "@heddle/observability/logger";
 import type { Backend } from "@heddle/training/backend";
 import { Graph } from "@heddle/training/ir/graph";
 import { referenceBackend } from "@heddle/training/reference/reference-backend";
@@ -23,7 +24,7 @@ export interface TaskDevices {
 export async function chooseBackend(
   { backend, device }: Pick<TrainingConfig, "backend" | "device">,
   { hasGpu, threads }: TaskDevices,
-  log: (line: string) => void,
+  log: Pick<Log, "warn">,
 ): Promise<Backend> {
   if (backend === "reference") return referenceBackend;
   const isTfjs = backend === "tfjs";
@@ -35,7 +36,10 @@ export async function chooseBackend(
     return await (isTfjs ? tfjsBackend({ device: "cuda:0" }) : openDevice("cuda:0", threads));
   } catch (error) {
     if (device === "cuda") throw error;
-    log(`computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`);
+    log.warn(
+      {},
+      `computing on the CPU, since the GPU cannot be used: ${toAppError(error).message}`,
+    );
     return cpu();
   }
 }

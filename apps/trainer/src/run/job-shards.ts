@@ -3,6 +3,7 @@ import { retry } from "@heddle/base/async/retry";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { TrainerOrders } from "@heddle/contracts/trainer/orders";
 import type { PluginTraining, TrainingConfig } from "@heddle/contracts/training";
+import type { Log } from "@heddle/observability/logger";
 import { joinNodeGroup, type NodeClient } from "@heddle/parameters/node-group/join-node-group";
 import type { NodeGroup } from "@heddle/parameters/node-group/node-group";
 import { ThreadedExchange } from "@heddle/parameters/node-group/threaded-exchange";
@@ -123,7 +124,7 @@ export interface JobShardsOptions {
   readonly credentials: JobCredentials;
   readonly signal: AbortSignal;
   /** A line for the job's log. */
-  readonly log: (line: string) => void;
+  readonly log: Log;
 }
 
 /** The job's parameters on its servers, for the task of one attempt. */
@@ -177,7 +178,7 @@ export class JobShards {
     const done = Math.min(...rounds);
     const first = Math.max(0, Math.min(...pushed) - done * pushesPerRound);
     if (this.#isReplacement)
-      this.#options.log(`takes the place of a lost task after round ${done}`);
+      this.#options.log.info({}, `takes the place of a lost task after round ${done}`);
     return { client: client.exchange ? client : withoutFirst(client, first), done };
   }
 
@@ -203,7 +204,7 @@ export class JobShards {
     const { orders, log } = this.#options;
     const name = this.nameAt(round);
     const { uncopied } = await checkpointShards(this.#access, name, orders.keepCheckpoints);
-    for (const why of uncopied) log(why);
+    for (const why of uncopied) log.warn({}, why);
     return name;
   }
 
@@ -247,8 +248,8 @@ export class JobShards {
     const { used, refused } = await restored.catch((cause) => {
       throw this.#restoreFault(cause);
     });
-    for (const why of refused) log(`a checkpoint was passed over: ${why}`);
-    log(`resumed from checkpoint ${used.name}`);
+    for (const why of refused) log.warn({}, `a checkpoint was passed over: ${why}`);
+    log.info({}, `resumed from checkpoint ${used.name}`);
   }
 
   /** Distinguishes what to correct: the data, or nothing. */

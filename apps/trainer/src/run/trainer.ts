@@ -11,6 +11,7 @@ import {
   type TrainingConfig,
 } from "@heddle/contracts/training";
 import { trainingFaults } from "@heddle/contracts/training-faults";
+import type { Log } from "@heddle/observability/logger";
 import { findSource } from "@heddle/plugin-kit/loading/plugin-source";
 import type { Backend } from "@heddle/training/backend";
 import { initialParameters } from "@heddle/training/initialize";
@@ -36,8 +37,7 @@ export interface TrainerControl {
   readonly signal: AbortSignal;
   /** Registers the action for a requested checkpoint. */
   onCheckpointRequest(take: () => void): void;
-  /** A line for the job's log. */
-  log(line: string): void;
+  readonly log: Log;
 }
 
 /** How long rank 0 waits, under ssp and asp, for others that push nothing more. */
@@ -51,7 +51,7 @@ const REACHED = "heddle.reached";
  * algorithm's loop, and export the result.
  */
 export async function runTrainer(orders: TrainerOrders, control: TrainerControl): Promise<void> {
-  const plugins = await loadPlugins(orders.plugins ?? []);
+  const plugins = await loadPlugins(orders.plugins ?? [], control.log);
   const config = checkedConfig(orders);
   const backend = await chooseBackend(config, orders, control.log);
   const plan = planFor(config, plugins, backend, orders);
@@ -59,7 +59,7 @@ export async function runTrainer(orders: TrainerOrders, control: TrainerControl)
   const { ticket, authority } = orders;
   const credentials = { ticket, authority };
   const shards = new JobShards({ orders, config, plan, credentials, signal, log });
-  log(greeting(orders, plan, backend));
+  log.info({}, greeting(orders, plan, backend));
   const initial = () => initialParameters(plan.parameters, seededRandom(config.seed));
   const joined = await joinUnlessEnded(shards, initial, orders, log);
   if (!joined) return;
@@ -84,13 +84,13 @@ async function joinUnlessEnded(
   shards: JobShards,
   initial: () => Parameters,
   { rank }: TrainerOrders,
-  log: (line: string) => void,
+  log: Log,
 ): Promise<Awaited<ReturnType<JobShards["join"]>> | undefined> {
   try {
     return await shards.join(initial);
   } catch (error) {
     if (toAppError(error).code !== "gone" || rank === 0) throw error;
-    log("the job is done: rank 0 has ended it");
+    log.info({}, "the job is done: rank 0 has ended it");
     return undefined;
   }
 }
@@ -125,7 +125,7 @@ async function trainAndLeave(run: Run): Promise<void> {
   } catch (error) {
     // Rank 0 closes the shards when the job is done, perhaps before this task's last step.
     if (toAppError(error).code !== "gone" || orders.rank === 0) throw error;
-    control.log("the job is done: rank 0 has ended it");
+    control.log.info({}, "the job is done: rank 0 has ended it");
     await client.dismiss();
   }
 }
@@ -171,7 +171,7 @@ async function train(
         // happen.
         await new Promise((resolve) => setImmediate(resolve));
         if (!round.reached || orders.rank !== 0) return "continue";
-        log(`the return reached ${round.reward}: done at step ${round.step}`);
+        log.info({}, `the return reached ${round.reward}: done at step ${round.step}`);
         ending = "stopped early";
         return "stop";
       },
@@ -205,7 +205,8 @@ async function ownState({ orders, plan, done, control }: Run): Promise<RankState
   if (found?.round === done) return found.state;
   // No later round would correct it: the job would export an older average.
   if (done >= plan.rounds) return undefined;
-  control.log(
+  control.log.info(
+    {},
     found
       ? `rank ${orders.rank} continues with what it kept at round ${found.round}, not ${done}`
       : `rank ${orders.rank} has nothing of its own from before: its optimizer starts from zero`,
@@ -227,7 +228,10 @@ async function awaitOthers(
     if (now > rounds) movedAtMs = performance.now();
     rounds = now;
     if (performance.now() - movedAtMs < LAST_PARTS_MS) continue;
-    control.log(`continuing without parts of others: ${rounds} of ${plan.rounds} rounds are in`);
+    control.log.warn(
+      {},
+      `continuing without parts of others: ${rounds} of ${plan.rounds} rounds are in`,
+    );
     break;
   }
   await client.pullAlone(parameters);
@@ -258,7 +262,7 @@ async function leaveArtifacts(
   };
   await plan.writeArtifacts(directory, parameters, lineage);
   await writeLineage(directory, lineage);
-  control.log(`done at step ${step}; artifacts are in ${directory}`);
+  control.log.info({}, `done at step ${step}; artifacts are in ${directory}`);
 }
 
 function checkedConfig(orders: TrainerOrders): JobConfig {

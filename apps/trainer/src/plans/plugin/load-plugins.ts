@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
+import type { Log } from "@heddle/observability/logger";
 import { loadPlugin } from "@heddle/plugin-kit/loading/load-plugin";
 import type { Environment } from "@heddle/training/environments/environment";
 import { ENVIRONMENTS } from "@heddle/training/environments/environments";
@@ -16,14 +17,17 @@ export interface LoadedPlugins {
 const BUILT_IN_ALGORITHMS: readonly string[] = ["ppo", "weave"];
 
 /** Loads plugins in their order. Rejects with an AppError `invalid_value` that names the plugin. */
-export async function loadPlugins(entries: readonly PluginEntry[]): Promise<LoadedPlugins> {
+export async function loadPlugins(
+  entries: readonly PluginEntry[],
+  log: Log,
+): Promise<LoadedPlugins> {
   const environments = new Map(ENVIRONMENTS);
   const algorithms = new Map<string, PluginAlgorithm>();
   const host = {
     kind: "trainer",
     toolkit: PLUGIN_TOOLKIT,
     builtInAlgorithms: BUILT_IN_ALGORITHMS,
-    log: (message: string) => void process.stdout.write(`${message}\n`),
+    log: (message: string) => log.info({}, message),
   } as const;
   for (const entry of entries) {
     try {

@@ -12,6 +12,7 @@ import { programOf } from "@heddle/base/testing/programs";
 import { ownConfigCheck } from "@heddle/contracts/plugin-config";
 import { EXIT_FAILED, EXIT_UNUSABLE } from "@heddle/contracts/trainer/exit-codes";
 import { parsePluginTraining, parseTrainingConfig } from "@heddle/contracts/training";
+import { createLogger } from "@heddle/observability/logger";
 import type { Environment } from "@heddle/training/environments/environment";
 import { initialParameters } from "@heddle/training/initialize";
 import type { ParameterClient, Parameters } from "@heddle/training/parameter-client";
@@ -30,6 +31,7 @@ const example = (name: string) =>
 const EXAMPLES = [example("grid-world"), example("evolution-strategies")];
 const backend = onnxBackend({ device: "cpu", threads: 1 });
 const SOLE = { rank: 0, tasks: 1 };
+const silent = createLogger({ service: "trainer", level: "silent" });
 
 let folder = "";
 beforeEach(() => {
@@ -74,7 +76,10 @@ async function runPlan(plan: TrainingPlan): Promise<{ reports: RoundReport[]; en
 }
 
 test("example environment: ppo trains on it and learns", async () => {
-  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
+  const plugins = await loadPlugins(
+    EXAMPLES.map((from) => ({ from })),
+    silent,
+  );
   const config = parseTrainingConfig("ppo", {
     environment: "GridWorld-v0",
     total_timesteps: 40_000,
@@ -87,7 +92,10 @@ test("example environment: ppo trains on it and learns", async () => {
 });
 
 test("example algorithm: learns CartPole, stops at its target, leaves a policy", async () => {
-  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
+  const plugins = await loadPlugins(
+    EXAMPLES.map((from) => ({ from })),
+    silent,
+  );
   const config = parsePluginTraining("evolution-strategies", {
     seed: 3,
     environment: "CartPole-v1",
@@ -110,7 +118,10 @@ it.each([
   [{ deviation: "big" }, /config\.deviation/],
   [{ environment: "Nowhere-v0" }, /no environment "Nowhere-v0": there are .*GridWorld-v0/],
 ])("schema: the plugin's own refuses %o by name", async (config, message) => {
-  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
+  const plugins = await loadPlugins(
+    EXAMPLES.map((from) => ({ from })),
+    silent,
+  );
   const parsed = parsePluginTraining("evolution-strategies", config);
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(message);
 });
@@ -122,7 +133,10 @@ test("common fields: are checked for a plugin's algorithm too, and are not its o
 });
 
 test("algorithm: an unknown one is refused with the list of known ones", async () => {
-  const plugins = await loadPlugins(EXAMPLES.map((from) => ({ from })));
+  const plugins = await loadPlugins(
+    EXAMPLES.map((from) => ({ from })),
+    silent,
+  );
   const parsed = parsePluginTraining("magic", {});
   expect(() => pluginPlan(parsed, plugins, backend, SOLE)).toThrow(
     /no algorithm "magic": there are ppo, weave, evolution-strategies/,
@@ -149,14 +163,14 @@ it.each([
     /config of the algorithm x must be a JSON Schema of type object/,
   ],
   ["this is no module", /cannot be used: /],
-])("plugin: a faulty one is refused with its file and the reason: %s", async (text, reason) => {
+])("plugin: faulty one %# is refused with its file and the reason", async (text, reason) => {
   const file = join(folder, "faulty.mjs");
   writeFileSync(file, text);
-  await expect(loadPlugins([{ from: file }])).rejects.toMatchObject({
+  await expect(loadPlugins([{ from: file }], silent)).rejects.toMatchObject({
     code: "invalid_value",
     message: expect.stringMatching(reason),
   });
-  await expect(loadPlugins([{ from: file }])).rejects.toThrow(file);
+  await expect(loadPlugins([{ from: file }], silent)).rejects.toThrow(file);
 });
 
 const ADAM = { kind: "adam", beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 };
@@ -291,13 +305,13 @@ it.each([
 
 it.each([
   ["ends the process", "process.exit(0);", /ended with exit code 0 before its task was done: a/],
-  ["waits for ever", "await new Promise(() => {});", /exit code 13 .* wait for what never comes/],
+  ["waits forever", "await new Promise(() => {});", /exit code 13 .* wait for what never comes/],
   [
     "rejects where no caller waits",
     `Promise.reject(new Error("lost at sea")); await new Promise((go) => setTimeout(go, 9_999));`,
     /\(invalid_value\): the plugin .*rude\.mjs failed: Error: lost at sea$/,
   ],
-])("trainer: one whose plugin %s fails, and its last line says why", (_, text, expected) => {
+])("trainer: its last line says that a plugin %s", (_, text, expected) => {
   const file = join(folder, "rude.mjs");
   writeFileSync(file, `${text}\nexport default { ${good}, setup() {} };`);
   const main = programOf("trainer");
@@ -320,17 +334,14 @@ test("trainer: without plugins an early end may be retried", () => {
 
 it.each([
   ["a lost server", new AppError("shard_unavailable", "s0 is unreachable")],
-  ["of memory", new RangeError("Array buffer allocation failed")],
-])(
-  "error: one that is %s is not the plugin's fault, however deep it is nested",
-  async (_, error) => {
-    const run = () => Promise.reject(new Error("pull failed", { cause: error }));
-    await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
-      message: "pull failed",
-      cause: error,
-    });
-  },
-);
+  ["a lack of memory", new RangeError("Array buffer allocation failed")],
+])("error: %s is not the plugin's fault, however deep it is nested", async (_, error) => {
+  const run = () => Promise.reject(new Error("pull failed", { cause: error }));
+  await expect(runPlan(planOf({ run }))).rejects.toMatchObject({
+    message: "pull failed",
+    cause: error,
+  });
+});
 
 test("error: a system error has the system's message and may be retried", async () => {
   const cause = Object.assign(new Error("ECONNRESET: reset"), { errno: -104 });
@@ -377,7 +388,10 @@ const SEA = {
 };
 
 test("schemas: are reported within the size bound; the example's fit", async () => {
-  const { algorithms } = await loadPlugins(EXAMPLES.map((from) => ({ from })));
+  const { algorithms } = await loadPlugins(
+    EXAMPLES.map((from) => ({ from })),
+    silent,
+  );
   const [example] = algorithms.values();
   if (!example) throw new Error("the example has an algorithm");
   const sized = (bytes: number) => ({
