@@ -2,6 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { createWriteStream, mkdirSync, type WriteStream } from "node:fs";
 import { dirname } from "node:path";
 import { createInterface } from "node:readline";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { processStartTicks, processTree } from "./proc-files.ts";
 
 interface ChildOptions {
@@ -88,7 +89,7 @@ export class Child {
     if (!this.exited) {
       const closed = new Promise((resolve) => this.#process.once("exit", resolve));
       this.#process.kill("SIGTERM");
-      await Promise.race([closed, new Promise((r) => setTimeout(r, killAfterMs).unref())]);
+      await resolvesWithin(closed, killAfterMs);
     }
     killSurvivors(tree);
     running.delete(this);

@@ -17,7 +17,7 @@ import type { Profile, UpOptions } from "./options.ts";
 import { LOOPBACK, type MasterPorts, planPorts } from "./ports.ts";
 import { ProcessLog } from "./process-log.ts";
 import { registerModelFile, removeModelFile } from "./register-model.ts";
-import { untilStarted } from "./start-deadline.ts";
+import { untilAborted, untilStarted } from "./start-deadline.ts";
 import { START_COMMAND, startTable } from "./start-table.ts";
 import type { ProcessSpec } from "./supervised-process.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -324,11 +324,4 @@ class LocalCluster {
   #say(text: string): void {
     this.#output.messages.write(`heddle: ${text}\n`);
   }
-}
-
-function untilAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }

@@ -48,7 +48,7 @@ async function watch({ readyCount, timeoutMs }: WatchedStart, over: AbortSignal)
   return true;
 }
 
-function untilAborted(signal: AbortSignal): Promise<void> {
+export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { AppError } from "@heddle/base/errors";
 import { isTerminal } from "@heddle/control/jobs/records/lifecycle";
 import { type JobRecord, type JobsState, taskKey } from "@heddle/control/jobs/records/records";
@@ -101,7 +102,7 @@ export class LogReader {
           return;
         }
         if (!isIdle) continue;
-        await Promise.race([wake.promise, delay(IDLE_MS)]);
+        await resolvesWithin(wake.promise, IDLE_MS);
         await reading.refresh();
       }
     } finally {
@@ -147,7 +148,7 @@ class Reading {
       const latest = Math.max(...kept.map((name) => name.attempt));
       if (!cursor) reading.#fromAttempt = attempt ?? fromAttempt ?? latest;
     }
-    await Promise.race([reading.#repair().catch(() => {}), delay(REPAIR_WAIT_MS)]);
+    await resolvesWithin(reading.#repair(), REPAIR_WAIT_MS).catch(() => {});
     if (!query.follow) await reading.#arrival(signal);
     await reading.refresh();
     if (cursor) return reading;

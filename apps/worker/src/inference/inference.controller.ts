@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ServerDuplexStream } from "@grpc/grpc-js";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import type { InferenceCommand__Output } from "@heddle/contracts/generated/heddle/v1/InferenceCommand";
 import type { InferenceEvents } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
@@ -51,6 +52,6 @@ export class InferenceController implements BeforeApplicationShutdown {
   /** Resolves when the masters have read the last answers, which end with the process. */
   async #finished(): Promise<void> {
     const all = Promise.allSettled([...this.#sessions].map((session) => session.finish()));
-    await Promise.race([all, delay(TAKEN_MS)]);
+    await resolvesWithin(all, TAKEN_MS);
   }
 }

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { Backoff } from "@heddle/base/backoff";
 import { AppError, type ErrorCode, toAppError } from "@heddle/base/errors";
 import {
@@ -175,7 +176,7 @@ export class Replica {
     if (this.#phase === "ready") this.#setPhase("unloading", "its open requests end first");
     if (this.#calls.size === 0) resolve();
     const ended = Promise.all([promise, this.#engine?.stage?.left()]);
-    await Promise.race([ended, delay(graceMs, undefined, { ref: false })]);
+    await resolvesWithin(ended, graceMs);
   }
 
   /** The stage that another worker drives, and the name of that worker. */
@@ -259,7 +260,7 @@ export class Replica {
   }
 
   async #ended(): Promise<void> {
-    await Promise.race([this.#running, delay(MAX_CLOSE_WAIT_MS, undefined, { ref: false })]);
+    await resolvesWithin(this.#running, MAX_CLOSE_WAIT_MS);
   }
 
   async #run(): Promise<void> {

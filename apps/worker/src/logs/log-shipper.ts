@@ -1,7 +1,7 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { keepConnected } from "@heddle/base/async/keep-connected";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import type { AppError } from "@heddle/base/errors";
 import type { LogAck__Output } from "@heddle/contracts/generated/heddle/v1/LogAck";
 import type { LogChunk } from "@heddle/contracts/generated/heddle/v1/LogChunk";
@@ -186,7 +186,7 @@ class ShipSession {
       });
       if (sent) continue;
       if (performance.now() - this.#usedAtMs > UNUSED_MS) this.#stream.end();
-      await Promise.race([this.#signalled.promise, delay(IDLE_MS)]);
+      await resolvesWithin(this.#signalled.promise, IDLE_MS);
     }
     return this.#ended;
   }

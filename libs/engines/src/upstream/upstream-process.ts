@@ -3,8 +3,8 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { extname } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { AppError } from "@heddle/base/errors";
 import { residentBytesOf } from "@heddle/base/process/resident-bytes";
 
@@ -82,9 +82,7 @@ export class UpstreamProcess {
   /** Ends it and what it has started. */
   async end(): Promise<void> {
     this.#kill("SIGTERM");
-    const isGone = this.exited.then(() => true);
-    const isLate = delay(END_MS, false, { ref: false });
-    if (await Promise.race([isGone, isLate])) return this.#kill("SIGKILL");
+    await resolvesWithin(this.exited, END_MS);
     this.#kill("SIGKILL");
     await this.exited;
   }

@@ -1,29 +1,8 @@
+import { orAborted } from "@heddle/base/async/or-aborted";
 import { AppError } from "@heddle/base/errors";
 
 /** What work that was aborted gets to clean up before it is left to itself. */
-const CLEANUP_MS = 1_000;
-
-/**
- * The promise's result, or the signal's reason soon after it aborts. For work that may not stop,
- * such as a read from a file server that does not answer.
- */
-export async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  let timer: NodeJS.Timeout | undefined;
-  const onAbort = () => {
-    timer = setTimeout(() => reject(signal.reason), CLEANUP_MS);
-  };
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  // The loser of the race may still reject.
-  work.catch(() => undefined);
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", onAbort);
-  }
-}
+export const CLEANUP_MS = 1_000;
 
 /** The source's items until the signal aborts, also where the source ignores it. */
 export async function* itemsUntil<T>(
@@ -33,12 +12,12 @@ export async function* itemsUntil<T>(
   const items = source[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const next = await orAborted(items.next(), signal);
+      const next = await orAborted(items.next(), signal, CLEANUP_MS);
       if (next.done) return;
       yield next.value;
     }
   } finally {
-    // A source that waits for ever ends never.
+    // A source that waits forever never ends.
     items.return?.().catch(() => undefined);
   }
 }

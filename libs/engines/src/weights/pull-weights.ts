@@ -3,10 +3,11 @@ import { mkdir, open, rename, stat, statfs } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { orAborted } from "@heddle/base/async/or-aborted";
 import { AppError } from "@heddle/base/errors";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { parseWeightsSource, type WeightsSource } from "@heddle/contracts/weights-source";
-import { orAborted } from "./deadline.ts";
+import { CLEANUP_MS } from "./deadline.ts";
 import { fetchSource, type PullContext, type StoreReaders } from "./fetch-source.ts";
 import { withFileLock } from "./file-lock.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "./guarded-request.ts";
@@ -54,7 +55,7 @@ interface Place {
 }
 
 /** Why a source did not give a file. */
-export interface Failure {
+export interface SourceFailure {
   readonly source: string;
   readonly reason: string;
   readonly error: unknown;
@@ -87,7 +88,7 @@ export async function untilLate<T>(
   const timer = setTimeout(() => late.abort(), maxPullMs);
   const signal = AbortSignal.any([options.signal, late.signal]);
   try {
-    return await orAborted(work(signal), signal);
+    return await orAborted(work(signal), signal, CLEANUP_MS);
   } catch (error) {
     if (options.signal.aborted) {
       throw new AppError("cancelled", `the pull of ${spec.key} was cancelled`, { cause: error });
@@ -133,7 +134,7 @@ async function pullAny(
   const isPlaced =
     spec.sha256 !== undefined && (await isVerified(placed, markerOf(placed), spec, options.signal));
   if (isPlaced) return placed;
-  const failures: Failure[] = [];
+  const failures: SourceFailure[] = [];
   for (const place of placesOf(ofKey, sources, spec.sha256)) {
     const path = await pullInto(place, spec, options, failures);
     if (path !== undefined) return path;
@@ -161,7 +162,7 @@ async function pullInto(
   place: Place,
   spec: WeightsSpec,
   options: PullOptions,
-  failures: Failure[],
+  failures: SourceFailure[],
 ): Promise<string | undefined> {
   const { directory, sources } = place;
   const { signal } = options;
@@ -186,7 +187,7 @@ async function pullFirst(
   { directory, sources }: Place,
   spec: WeightsSpec,
   options: PullOptions,
-  failures: Failure[],
+  failures: SourceFailure[],
 ): Promise<string | undefined> {
   for (const source of sources) {
     try {
@@ -202,7 +203,7 @@ async function pullFirst(
 /** The failure of all sources. */
 export function noSource(
   { key, file, sha256 }: WeightsSpec,
-  failures: readonly Failure[],
+  failures: readonly SourceFailure[],
 ): AppError {
   const list = failures.map(({ source, reason }) => `\n  - ${source}: ${reason}`).join("");
   const isHopeless = failures.every(({ error }) => error instanceof PermanentFault);
@@ -282,7 +283,7 @@ async function useInPlace(
   const checked = checkInPlace(source, context).finally(() => {
     localFiles -= 1;
   });
-  return await orAborted(checked, context.signal);
+  return await orAborted(checked, context.signal, CLEANUP_MS);
 }
 
 async function checkInPlace(

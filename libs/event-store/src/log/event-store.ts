@@ -1,3 +1,4 @@
+import { orAborted } from "@heddle/base/async/or-aborted";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { AppError } from "@heddle/base/errors";
 import type { StorageFiles } from "@heddle/storage/storage-files";
@@ -222,15 +223,7 @@ export class EventStore {
   async grownBeyond(size: number, signal?: AbortSignal): Promise<void> {
     const signals = signal ? [signal, this.#ended.signal] : [this.#ended.signal];
     const ended = AbortSignal.any(signals);
-    while (this.#size <= size) {
-      ended.throwIfAborted();
-      const { promise, reject } = Promise.withResolvers<void>();
-      const onAbort = () => reject(ended.reason);
-      ended.addEventListener("abort", onAbort, { once: true });
-      await Promise.race([this.#grown.promise, promise]).finally(() =>
-        ended.removeEventListener("abort", onAbort),
-      );
-    }
+    while (this.#size <= size) await orAborted(this.#grown.promise, ended);
   }
 
   /** Tiles of trees of at most `size` entries, also of those that retention removed. */

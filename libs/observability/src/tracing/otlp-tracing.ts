@@ -1,3 +1,4 @@
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { context, type Span, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import { detectResources, envDetector, resourceFromAttributes } from "@opentelemetry/resources";
 import {
@@ -48,8 +49,7 @@ export async function openOtlpTracing(settings: OtlpSettings): Promise<Tracing> 
       return opened(ids.with(given, () => tracer.startSpan(name, options, within)));
     },
     close: async () => {
-      const late = new Promise((resolve) => setTimeout(resolve, CLOSE_MS).unref());
-      await Promise.race([provider.shutdown().catch(() => {}), late]);
+      await resolvesWithin(provider.shutdown(), CLOSE_MS).catch(() => {});
     },
   };
 }

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import type { PluginEntry } from "@heddle/contracts/trainer/plugin-entry";
 import type { PluginToolkit } from "@heddle/training/plugins/toolkit";
 import {
@@ -125,19 +125,9 @@ const NO_TOOLKIT = new Proxy({} as PluginToolkit, {
 
 /** Rejects with a LoadFault where the work fails, or takes too long. */
 async function within<Result>(work: Promise<Result>, what: string): Promise<Result> {
-  const done = new AbortController();
-  const late = delay(SETUP_MS, undefined, { signal: done.signal, ref: false }).then(
-    () => undefined,
-  );
-  late.catch(() => undefined);
-  const failed = (cause: unknown) => {
+  const done = work.catch((cause: unknown) => {
     throw new LoadFault("threw", thrownText(cause), { cause });
-  };
-  try {
-    const first = await Promise.race([work.then((result) => ({ result }), failed), late]);
-    if (first) return first.result;
-    throw new LoadFault("late", `${what} takes longer than ${SETUP_MS} ms`);
-  } finally {
-    done.abort();
-  }
+  });
+  if (await resolvesWithin(done, SETUP_MS)) return done;
+  throw new LoadFault("late", `${what} takes longer than ${SETUP_MS} ms`);
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { toAppError } from "@heddle/base/errors";
 import type { AuditCommand, AuditRecord } from "@heddle/control/audit/records";
 import { CLASSIFIES_CALLS, RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
@@ -93,7 +94,7 @@ export class AuditTrail implements OnApplicationShutdown {
   async onApplicationShutdown(): Promise<void> {
     this.#send();
     this.#isClosed = true;
-    await Promise.race([this.#sending, delay(LAST_MS, undefined, { ref: false })]);
+    if (this.#sending) await resolvesWithin(this.#sending, LAST_MS);
     if (this.#waiting.length > 0) {
       this.#parts.log.error({ lost: this.#waiting.length }, "calls were not recorded");
     }
@@ -112,7 +113,7 @@ export class AuditTrail implements OnApplicationShutdown {
     });
   }
 
-  /** Sends a command, and more while they are full: what came since then gathers again. */
+  /** Sends a command, and more while they are full: what arrives later gathers again. */
   async #sendAll(): Promise<void> {
     while (this.#hasSome) {
       const records = this.#waiting.splice(0, FULL_COMMAND);

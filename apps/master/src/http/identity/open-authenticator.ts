@@ -1,6 +1,5 @@
 import type { KeyObject } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { setTimeout as delay } from "node:timers/promises";
 import type { IdentityAdapter } from "@heddle/auth/identity/identity-adapter";
 import { KeyVerifier } from "@heddle/auth/key-verifier";
 import { CodeSignIn } from "@heddle/auth/oidc/code-sign-in";
@@ -8,6 +7,7 @@ import { isActiveToken } from "@heddle/auth/oidc/introspection";
 import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { FreshRun } from "@heddle/base/async/fresh-run";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { AppError } from "@heddle/base/errors";
 import { isOfDisabledService } from "@heddle/control/access/service-changes";
 import type { ApiKeyRecord } from "@heddle/control/state";
@@ -90,8 +90,7 @@ export function openAuthenticator(
   });
   const callers = new CallerResolver(() => control.state);
   const newest = new FreshRun(async () => {
-    const late = delay(NEWEST_MS, undefined, { ref: false });
-    await Promise.race([control.group?.readBarrier(), late]);
+    if (control.group) await resolvesWithin(control.group.readBarrier(), NEWEST_MS);
   });
   const users = { tokens: tokens ?? undefined, sessions: sessions ?? undefined };
   return new Authenticator(verifier, callers, inProcess, users, newest);

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
 import { type DocumentRecord, documentKey } from "@heddle/control/documents/records";
@@ -79,8 +80,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
     this.#unsubscribe();
     const works = [...this.#running.values()].map(({ work }) => work);
     this.#leaveAll("this master is shutting down");
-    const late = new Promise((resolve) => setTimeout(resolve, LEAVE_MS).unref());
-    await Promise.race([Promise.all(works), late]);
+    await resolvesWithin(Promise.all(works), LEAVE_MS);
   }
 
   #onApplied(command: ControlCommand | undefined): void {

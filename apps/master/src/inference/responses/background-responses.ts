@@ -1,3 +1,4 @@
+import { orAborted } from "@heddle/base/async/or-aborted";
 import { type AppError, toAppError } from "@heddle/base/errors";
 import type { ResponseRequest } from "@heddle/contracts/api/responses/request";
 import type { Logger } from "@heddle/observability/logger";
@@ -71,7 +72,7 @@ export class RunningResponse implements ResponseSource, DetachedRun {
       const outcome = isCurrent ? this.outcome : undefined;
       yield { hasBegun: this.hasBegun, pieces, outcome, isCurrent };
       if (outcome) return;
-      if (isCurrent) await settledBefore(change, signal);
+      if (isCurrent) await orAborted(change, signal);
       signal.throwIfAborted();
     }
   }
@@ -79,16 +80,6 @@ export class RunningResponse implements ResponseSource, DetachedRun {
 
 interface RunningUpdate extends ResponseUpdate {
   readonly isCurrent: boolean;
-}
-
-/** Resolves with the change or the end of the signal. */
-async function settledBefore(change: Promise<void>, signal: AbortSignal): Promise<void> {
-  const aborted = Promise.withResolvers<void>();
-  const onAbort = () => aborted.resolve();
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
-  await Promise.race([change, aborted.promise]);
-  signal.removeEventListener("abort", onAbort);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { AppError } from "@heddle/base/errors";
 import type { EngineOptions, WeightsSpec } from "@heddle/contracts/engine";
 import type { ModelPlan } from "@heddle/engines/shards/plan-model";
@@ -71,9 +71,7 @@ export class StagePlans {
 
   async #indexed(weights: WeightsSpec, stages: StagePorts): Promise<IndexedModel> {
     const read = this.#read(weights, stages);
-    const late = delay(READ_WAIT_MS, undefined, { ref: false });
-    const model = await Promise.race([read.model, late]);
-    if (model) return model;
+    if (await resolvesWithin(read.model, READ_WAIT_MS)) return read.model;
     const { pulledBytes, totalBytes } = read.progress;
     const message = `${weights.key} is read to divide it between workers: ${pulledBytes} of ${totalBytes} bytes`;
     throw new AppError("model_loading", message);

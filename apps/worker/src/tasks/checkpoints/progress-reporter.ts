@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import type { TaskProgress } from "@heddle/contracts/generated/heddle/v1/TaskProgress";
 import type { MetricHistory } from "../../records/metric-history.ts";
 import {
@@ -77,10 +77,7 @@ export class ProgressReporter {
   async settle(maxMs: number): Promise<boolean> {
     const waiting = this.#waiting;
     if (!waiting) return false;
-    const over = new AbortController();
-    const limit = delay(Math.max(0, maxMs), undefined, { signal: over.signal, ref: false });
-    await Promise.race([this.#copying, limit.catch(() => undefined)]);
-    over.abort();
+    await resolvesWithin(this.#copying, maxMs);
     this.#saved(waiting);
     return this.#report(true);
   }

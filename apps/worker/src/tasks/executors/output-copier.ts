@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { relative } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { openFileBeneath, openFileBeneathSync } from "@heddle/base/beneath";
 import { OUTPUT_STREAMS } from "../../records/task-directory.ts";
 import { LaunchError, type TaskLaunch } from "./executor.ts";
@@ -149,7 +150,8 @@ export class OutputCopier {
    */
   async drained(timeoutMs: number = MAX_DRAIN_MS): Promise<void> {
     const giveUpAtMs = performance.now() + timeoutMs;
-    if (this.#ended && (await within(timeoutMs, this.#ended))) return;
+    const ended = this.#ended;
+    if (ended && (await resolvesWithin(ended, timeoutMs)) && (await ended)) return;
     for (;;) {
       const copiers = (await freshScan()).marked(COPIER_VARIABLE);
       const left = copiers.filter(({ mark }) => mark === this.#mark);
@@ -174,15 +176,6 @@ export class OutputCopier {
       await file.close();
     }
   }
-}
-
-/** False where it takes longer. */
-async function within(ms: number, work: Promise<boolean>): Promise<boolean> {
-  const done = new AbortController();
-  const limit = delay(ms, false, { signal: done.signal }).catch(() => false);
-  const isDone = await Promise.race([work, limit]);
-  done.abort();
-  return isDone;
 }
 
 function takeFrom(readEnd: number): string {

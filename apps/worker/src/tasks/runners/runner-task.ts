@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import type { TaskEnd, TaskHandle, TaskUsage } from "../executors/executor.ts";
 import type { RunnerEnd } from "./program/messages.ts";
 import type { RunnerControl } from "./runner-control.ts";
@@ -65,9 +66,8 @@ export class RunnerTask implements TaskHandle {
 
   async kill(): Promise<void> {
     this.#isKilled = true;
-    const ended = this.exited.then(() => true);
     await this.#access.control.order({ kind: "kill" });
-    while (!(await Promise.race([ended, delay(OBEY_MS, false)]))) {
+    while (!(await resolvesWithin(this.exited, OBEY_MS))) {
       await this.#access.remove(1).catch(() => undefined); // Tried again.
     }
   }

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { setTimeout as delay } from "node:timers/promises";
+import { resolvesWithin } from "@heddle/base/async/resolves-within";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import { FrameSplitter } from "./frame-splitter.ts";
 import { JoinedStreams } from "./joined-streams.ts";
@@ -51,7 +51,7 @@ export class StageHub {
   readonly #sent = new FrameSplitter();
   #returned = new FrameSplitter();
   #joined: JoinedStreams | undefined;
-  /** Frames of the last stage that came while the others were not joined, or moved. */
+  /** Frames of the last stage that were received while the others were not joined, or moved. */
   #held: Buffer[] = [];
   readonly #moves = new SerialQueue();
   /** Called when no frame is under way; set while a stage moves. */
@@ -111,11 +111,11 @@ export class StageHub {
 
   /** No frame is under way meanwhile. */
   async #moveCaches(before: JoinedStreams, after: readonly Duplex[]): Promise<boolean> {
-    const quiet = new Promise<boolean>((resolve) => {
-      this.#onQuiet = () => resolve(true);
-      if (this.#underWay === 0) resolve(true);
+    const quiet = new Promise<void>((resolve) => {
+      this.#onQuiet = resolve;
+      if (this.#underWay === 0) resolve();
     });
-    const isQuiet = await Promise.race([quiet, delay(MOVE_MS, false, { ref: false })]);
+    const isQuiet = await resolvesWithin(quiet, MOVE_MS);
     if (!isQuiet || this.#joined !== before) return false;
     before.part();
     const moves = await Promise.allSettled(

@@ -12,9 +12,9 @@ import {
   cachedWeights,
   checkedSources,
   ensureSpace,
-  type Failure,
   noSource,
   type PullOptions,
+  type SourceFailure,
   untilLate,
 } from "../../weights/pull-weights.ts";
 import {
@@ -171,7 +171,7 @@ class StageFetch {
   readonly #spec: WeightsSpec;
   readonly #folder: StageFolder;
   readonly #options: StageWeightsOptions;
-  readonly #failures = new Map<RangeSource, Failure>();
+  readonly #failures = new Map<RangeSource, SourceFailure>();
 
   constructor(spec: WeightsSpec, folder: StageFolder, options: StageWeightsOptions) {
     this.#spec = spec;
@@ -299,7 +299,7 @@ class StageFetch {
     const how = { pieces, failures: this.#failures, limits, signal, ...progress };
     const left = await fetchPieces(file, { ...how, sources, ...(onFault && { onFault }) }, first);
     if (!left) return;
-    const failures: Failure[] = left.failures.filter((each) => !givesWhole(each));
+    const failures: SourceFailure[] = left.failures.filter((each) => !givesWhole(each));
     const whole = left.failures.filter(givesWhole).map(({ source }) => source);
     for (const { source, ranges } of weightsRanges(this.#spec, this.#options)) {
       if (!whole.includes(ranges.name)) continue;

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { AppError } from "@heddle/base/errors";
 import type { PullLimits } from "../guarded-request.ts";
-import type { Failure } from "../pull-weights.ts";
+import type { SourceFailure } from "../pull-weights.ts";
 import { PermanentFault, reasonOf, SourceFault } from "../source-fault.ts";
 import { writeAt } from "../write-at.ts";
 import { fileRange } from "./file-ranges.ts";
@@ -23,7 +23,7 @@ export interface PieceFetch {
   /** Tried in order for each run of pieces. */
   readonly sources: readonly RangeSource[];
   /** The sources that have failed, which are not asked again; more are added. */
-  readonly failures: Map<RangeSource, Failure>;
+  readonly failures: Map<RangeSource, SourceFailure>;
   readonly limits: PullLimits;
   readonly signal: AbortSignal;
   onProgress?(fetchedBytes: number, totalBytes: number, source: string): void;
@@ -62,14 +62,14 @@ export async function fetchPieces(
   file: FileHandle,
   fetch: PieceFetch,
   first = 0,
-): Promise<{ readonly failures: readonly Failure[] } | undefined> {
+): Promise<{ readonly failures: readonly SourceFailure[] } | undefined> {
   const { pieces, signal, failures } = fetch;
   const totalBytes = sum(pieces);
   let doneBytes = sum(pieces.slice(0, first));
   for (let at = first; at < pieces.length; ) {
     const before = at;
     const run = runFrom(pieces, at);
-    const absent: Failure[] = [];
+    const absent: SourceFailure[] = [];
     for (const source of fetch.sources) {
       if (failures.has(source)) continue;
       try {
@@ -96,7 +96,7 @@ export async function fetchPieces(
 }
 
 /** Whether one of the failures is of a source that gives whole files only. */
-export function givesWhole(failure: Failure): boolean {
+export function givesWhole(failure: SourceFailure): boolean {
   return failure.error instanceof NoRanges;
 }
 

@@ -5,10 +5,10 @@ import { GgufFault } from "../../gguf/byte-source.ts";
 import { DEFAULT_PULL_LIMITS, type PullLimits } from "../guarded-request.ts";
 import {
   cachedWeights,
-  type Failure,
   noSource,
   type PullOptions,
   pullWeights,
+  type SourceFailure,
 } from "../pull-weights.ts";
 import { PermanentFault, reasonOf } from "../source-fault.ts";
 import { fileRanges } from "./file-ranges.ts";
@@ -36,7 +36,7 @@ export async function indexWeights(
 ): Promise<IndexedWeights> {
   const cached = await cachedWeights(spec, options);
   if (cached !== undefined) return await passOverFile(cached, spec, options);
-  const failures: Failure[] = [];
+  const failures: SourceFailure[] = [];
   for (const { source, ranges } of weightsRanges(spec, options)) {
     try {
       const kept = source.kind === "file" ? undefined : keptPass(spec, options, progress);
@@ -59,7 +59,7 @@ export async function indexWeights(
 export async function pullWhole(
   spec: WeightsSpec,
   options: PullOptions,
-  failures: Failure[],
+  failures: SourceFailure[],
 ): Promise<string | undefined> {
   try {
     return await pullWeights(spec, options);
@@ -101,7 +101,7 @@ async function passOver(
   };
   try {
     let indexed = await over(begun);
-    // What came before may have been of another file: once more, from nothing.
+    // What was read before may be of another file: once more, from nothing.
     if (begun && indexed.sha256 !== sha256) indexed = await over(undefined);
     if (sha256 === undefined || indexed.sha256 === sha256) return indexed;
     throw new PermanentFault(`the file has the sha256 ${indexed.sha256} instead of ${sha256}`);

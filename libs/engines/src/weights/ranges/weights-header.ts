@@ -4,9 +4,9 @@ import { type GgufFile, MAX_HEADER_BYTES, parseGguf, readGguf } from "../../gguf
 import { DEFAULT_PULL_LIMITS } from "../guarded-request.ts";
 import {
   cachedWeights,
-  type Failure,
   noSource,
   type PullOptions,
+  type SourceFailure,
   untilLate,
 } from "../pull-weights.ts";
 import { reasonOf } from "../source-fault.ts";
@@ -27,7 +27,7 @@ export async function weightsHeader(spec: WeightsSpec, options: PullOptions): Pr
 async function findHeader(spec: WeightsSpec, options: PullOptions): Promise<GgufFile> {
   const cached = await cachedWeights(spec, options);
   if (cached !== undefined) return await readGguf(cached);
-  const failures: Failure[] = [];
+  const failures: SourceFailure[] = [];
   const reading = { limits: { ...DEFAULT_PULL_LIMITS, ...options.limits }, signal: options.signal };
   for (const { ranges } of weightsRanges(spec, options)) {
     try {
