@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { join, resolve } from "node:path";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { benchFolder, readOptions, repositoryRoot } from "./support/command-line.ts";
-import { freeOriginPort } from "./support/origin.ts";
 import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { printTable, printVerdicts } from "./support/table.ts";
@@ -64,7 +64,7 @@ function command(): string[] {
 
 async function startOnce(): Promise<Start> {
   const [program = "", ...args] = command();
-  const place = ["--data", data, "--port", String(await freeOriginPort())];
+  const place = ["--data", data, "--port", String(await freePort())];
   const startedAt = performance.now();
   const at: Partial<Record<keyof Start, number>> = {};
   const mark = (name: keyof Start) => {

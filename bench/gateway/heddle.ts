@@ -4,11 +4,12 @@ import { totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createApiKey } from "@heddle/auth/api-key";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { nodeFlags } from "../../apps/cli/src/up/node-flags.ts";
 import { Child } from "../support/child-process.ts";
 import { benchFolder, repositoryRoot } from "../support/command-line.ts";
 import { HeddleApi } from "../support/heddle-api.ts";
-import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
+import { originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 import { mockModel } from "./mock-answer.ts";
 
@@ -24,7 +25,7 @@ export async function startPinnedMaster({ core, nodeFlags: more = [], flags = []
   mkdirSync(join(benchFolder, "data"), { recursive: true });
   const data = mkdtempSync(join(benchFolder, "data/gateway-"));
   const secrets = writeSecrets(data);
-  const [http, grpc] = [await freeOriginPort(), await freeOriginPort()];
+  const [http, grpc] = [await freePort(), await freePort()];
   const master = new Child({
     name: "master",
     command: process.execPath,

@@ -2,9 +2,10 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { Child } from "../support/child-process.ts";
 import { benchFolder } from "../support/command-line.ts";
-import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
+import { originOf, waitForServer } from "../support/origin.ts";
 import type { GatewayCores, GatewayUnderTest } from "./gateway-under-test.ts";
 
 const release = "@portkey-ai/gateway@1.15.2";
@@ -17,7 +18,7 @@ export async function startPortkey(
   cores: GatewayCores,
 ): Promise<GatewayUnderTest | undefined> {
   if (!existsSync(program) && !install()) return undefined;
-  const port = await freeOriginPort();
+  const port = await freePort();
   const child = new Child({
     name: "Portkey",
     command: process.execPath,

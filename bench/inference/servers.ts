@@ -1,10 +1,11 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import type { ChatServer } from "../support/chat-client.ts";
 import { Child } from "../support/child-process.ts";
 import { benchFolder } from "../support/command-line.ts";
 import { heddleUp, type RunningHeddle } from "../support/heddle-up.ts";
-import { freeOriginPort, originOf, waitForServer } from "../support/origin.ts";
+import { originOf, waitForServer } from "../support/origin.ts";
 import type { WatchedProcess } from "../support/process-sampler.ts";
 
 /** Both sides serve the same file with the same threads and cache size. */
@@ -68,7 +69,7 @@ export async function startLlamaServer(
   { modelFile, threads }: Serving,
   flags: readonly string[] = [],
 ): Promise<InferenceServer> {
-  const port = await freeOriginPort();
+  const port = await freePort();
   const child = new Child({
     name: "llama-server",
     command: program,

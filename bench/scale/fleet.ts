@@ -93,7 +93,7 @@ export class Fleet {
     }
   }
 
-  /** Kills the newest rack without a word to the masters. */
+  /** Kills the newest rack: its workers do not detach first. */
   killRack(): void {
     const rack = this.#racks.pop();
     if (rack) process.kill(rack.pid, "SIGKILL");

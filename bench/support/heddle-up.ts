@@ -1,9 +1,9 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { Child } from "./child-process.ts";
 import { benchFolder, repositoryRoot } from "./command-line.ts";
 import { HeddleApi } from "./heddle-api.ts";
-import { freeOriginPort } from "./origin.ts";
 import { commandLine, processTree } from "./proc-files.ts";
 import type { WatchedProcess } from "./process-sampler.ts";
 
@@ -31,7 +31,7 @@ export async function heddleUp(
   dataDirectory = newDataDirectory(),
 ): Promise<RunningHeddle> {
   if (!existsSync(program)) throw new Error("the workspace is not built: npm run build");
-  const port = await freeOriginPort();
+  const port = await freePort();
   const child = new Child({
     name: "heddle up",
     command: process.execPath,

@@ -1,23 +1,9 @@
-import { createServer } from "node:net";
 import type { Origin } from "./http-connection.ts";
 
 export function originOf(url: string): Origin {
   const { protocol, hostname, port } = new URL(url);
   if (protocol !== "http:") throw new Error(`${url} must begin with http://`);
   return { host: hostname, port: Number(port || 80) };
-}
-
-/** A currently free port, for servers that cannot choose one. */
-export function freeOriginPort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      const port = address && typeof address === "object" ? address.port : 0;
-      server.close(() => resolve(port));
-    });
-  });
 }
 
 /** Resolves when the URL answers with a status below 500. Rejects after the time is up. */

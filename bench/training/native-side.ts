@@ -1,7 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import { createServer } from "node:net";
 import { join } from "node:path";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { Child } from "../support/child-process.ts";
 import { benchFolder } from "../support/command-line.ts";
 import type { DataSide } from "./data-side.ts";
@@ -90,12 +89,4 @@ function driven(name: string, driver: Child, others: readonly Child[]): DataSide
       for (const child of [driver, ...others]) await child.stop();
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  return typeof address === "object" ? (address?.port ?? 0) : 0;
 }

@@ -8,8 +8,8 @@ import { fileURLToPath } from "node:url";
 import { freePort } from "@heddle/base/testing/free-ports";
 import type { Command } from "commander";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { runCommandLine } from "./command-line.ts";
 import { makeProgram } from "./program.ts";
+import { runCaptured } from "./testing/captured-run.ts";
 
 // Every verb from a user's view: its help, a missing argument, no cluster, a wrong key, an unknown
 // id.
@@ -149,20 +149,12 @@ function verbsOf(command: Command, path: readonly string[] = []): [string, Comma
 }
 
 async function heddle(words: string, args: readonly string[], asked: string, key: string) {
-  const ended = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const) {
-    vi.spyOn(process[name], "write").mockImplementation((text) => {
-      ended[name] += text;
-      return true;
-    });
-  }
   vi.stubEnv("HEDDLE_DATA", NOWHERE);
   vi.stubEnv("HEDDLE_ENDPOINT", asked);
   vi.stubEnv("HEDDLE_API_KEY", key);
   try {
-    return { code: await runCommandLine([...words.split(" "), ...args]), ...ended };
+    return await runCaptured([...words.split(" "), ...args]);
   } finally {
-    vi.restoreAllMocks();
     vi.unstubAllEnvs();
   }
 }

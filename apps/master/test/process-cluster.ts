@@ -13,6 +13,7 @@ import OpenAI from "openai";
 const MASTER = startArguments("master");
 const PARAMETER_SERVER = startArguments("parameter-server");
 const WORKER = startArguments("worker");
+const JOB_TIMEOUT_MS = 120_000;
 
 /** Any id of the tiny profile: one deployment serves all. */
 export const TINY = "FamilyB-1-8B";
@@ -208,6 +209,29 @@ export class ProcessCluster {
   /** `eventually` that shows the output of the processes. */
   until(condition: () => Promise<boolean>, what: string, timeoutMs?: number): Promise<void> {
     return eventually(condition, () => `${what}\n${this.output.slice(-3000)}`, timeoutMs);
+  }
+
+  /** Waits until the job meets the condition; rejects with the logs and the failure of one that fails. */
+  async untilJob<Job extends { readonly state: string; readonly failure: unknown }>(
+    id: string,
+    what: string,
+    holds: (job: Job) => boolean,
+  ): Promise<Job> {
+    let job: Job | undefined;
+    const poll = async () => {
+      const reply = await this.request("GET", `/api/v1/jobs/${id}`);
+      const latest = (await reply.json()) as Job;
+      job = latest;
+      if (latest.state !== "failed") return holds(latest);
+      throw new Error(`${await this.logsOf(id)}${JSON.stringify(latest.failure)}`);
+    };
+    await this.until(poll, what, JOB_TIMEOUT_MS);
+    return job as Job;
+  }
+
+  /** The logs of all attempts of the job. */
+  async logsOf(id: string): Promise<string> {
+    return (await this.request("GET", `/api/v1/jobs/${id}/logs?attempt=all`)).text();
   }
 
   /** The rows of the usage ledger that are on the disk. */

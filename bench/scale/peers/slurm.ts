@@ -4,9 +4,9 @@ import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { Child } from "../../support/child-process.ts";
 import { benchFolder } from "../../support/command-line.ts";
-import { freeOriginPort } from "../../support/origin.ts";
 import { now } from "../simulated-task.ts";
 import { type PeerLoad, type PeerRun, peerRun, StartFolder, submitEach } from "./short-jobs.ts";
 
@@ -140,7 +140,7 @@ function logOf(name: string): string {
 /** Without accounting and control groups, which would cost Slurm time. */
 async function configurationIn(folder: string, munge: string): Promise<string> {
   const [controller, ...ports] = await Promise.all(
-    Array.from({ length: NODES + 1 }, () => freeOriginPort()),
+    Array.from({ length: NODES + 1 }, () => freePort()),
   );
   const nodes = ports.map(
     (port, at) =>

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "@heddle/base/testing/free-ports";
 import { Child } from "../../support/child-process.ts";
 import { benchFolder } from "../../support/command-line.ts";
-import { freeOriginPort } from "../../support/origin.ts";
 import { BENCH_KV_TOKENS, PROMPT_TOKENS } from "../pipeline.ts";
 import { rpcLibraries } from "./rpc-library.ts";
 
@@ -38,7 +38,7 @@ export async function rpcRates(
   const children: Child[] = [];
   try {
     for (let i = 0; i < count; i++) {
-      const address = `127.0.0.1:${await freeOriginPort()}`;
+      const address = `127.0.0.1:${await freePort()}`;
       const server = program("rpc-server", [libraries, address], i);
       children.push(server);
       await server.line(/^serving$/, START_MS);

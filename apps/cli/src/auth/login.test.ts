@@ -9,7 +9,7 @@ import { IssuerKeys } from "@heddle/auth/oidc/issuer-keys";
 import { IdentityProvider } from "@heddle/auth/oidc/testing/identity-provider";
 import { TokenVerifier } from "@heddle/auth/oidc/token-verifier";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from "vitest";
-import { runCommandLine } from "../command-line.ts";
+import { runCaptured } from "../testing/captured-run.ts";
 import { ScriptedBrowser } from "./testing/scripted-browser.ts";
 import { TokenStore } from "./token-store.ts";
 
@@ -63,22 +63,13 @@ beforeEach(() => {
 afterEach(() => rmSync(data, { recursive: true, force: true }));
 
 /** Runs a command; `seen` gets what standard error has so far. */
-async function heddle(words: string, seen: (text: string) => void = () => {}) {
-  const ended = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const) {
-    vi.spyOn(process[name], "write").mockImplementation((text) => {
-      ended[name] += text;
-      seen(ended.stderr);
-      return true;
-    });
-  }
+async function heddle(words: string, seen?: (text: string) => void) {
   vi.stubEnv("HEDDLE_DATA", data);
   vi.stubEnv("HEDDLE_ENDPOINT", endpoint());
   vi.stubEnv("HEDDLE_API_KEY", "");
   try {
-    return { code: await runCommandLine(words.split(" ")), ...ended };
+    return await runCaptured(words.split(" "), seen);
   } finally {
-    vi.restoreAllMocks();
     vi.unstubAllEnvs();
   }
 }

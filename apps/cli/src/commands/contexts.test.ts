@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
-import { runCommandLine } from "../command-line.ts";
+import { runCaptured } from "../testing/captured-run.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "heddle-contexts-"));
 const file = join(folder, "contexts.json");
@@ -35,18 +35,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-async function heddle(...args: string[]) {
-  const said = { stdout: "", stderr: "" };
-  const spies = (["stdout", "stderr"] as const).map((name) =>
-    vi.spyOn(process[name], "write").mockImplementation((text) => {
-      said[name] += text;
-      return true;
-    }),
-  );
-  const code = await runCommandLine(args);
-  for (const spy of spies) spy.mockRestore();
-  return { code, ...said };
-}
+const heddle = (...args: string[]) => runCaptured(args);
 
 test("contexts: commands call the one in use, with its key and project", async () => {
   const set = ["context", "set", "prod", "--endpoint", `${endpoint}/api/v1`];

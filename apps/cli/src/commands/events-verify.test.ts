@@ -10,8 +10,8 @@ import { noteSigner } from "@heddle/event-store/notes/note-key";
 import { formatNote } from "@heddle/event-store/notes/signed-note";
 import { formatTlogProof } from "@heddle/event-store/notes/tlog-proof";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
-import { afterAll, beforeAll, expect, it, vi } from "vitest";
-import { runCommandLine } from "../command-line.ts";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { runCaptured } from "../testing/captured-run.ts";
 
 const ORIGIN = "log.example/events";
 const signer = noteSigner(ORIGIN, generateKeyPairSync("ed25519").privateKey);
@@ -40,21 +40,9 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function verify(path: string, ...flags: readonly string[]) {
-  const ended = { stdout: "", stderr: "" };
-  for (const name of ["stdout", "stderr"] as const) {
-    vi.spyOn(process[name], "write").mockImplementation((text) => {
-      ended[name] += text;
-      return true;
-    });
-  }
+function verify(path: string, ...flags: readonly string[]) {
   const own = flags.includes("--key") ? [] : ["--key", signer.verifierKey];
-  const args = ["events", "verify", file(path), "--origin", ORIGIN, ...own, ...flags];
-  try {
-    return { code: await runCommandLine(args), ...ended };
-  } finally {
-    vi.restoreAllMocks();
-  }
+  return runCaptured(["events", "verify", file(path), "--origin", ORIGIN, ...own, ...flags]);
 }
 
 it("events verify: an export, a directory and a proof are verified without a cluster", async () => {

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
+import { eventually } from "@heddle/base/testing/eventually";
 
 /** The variables taken from this process's environment; the last two make starts cheap. */
 const INHERITED = ["PATH", "HOME", "NODE_COMPILE_CACHE", "HEDDLE_WAL_SEGMENT_MIB"] as const;
@@ -58,11 +59,7 @@ export class DrivenProcess {
 }
 
 /** Resolves when none of the processes runs; rejects after the time. */
-export async function allGone(pids: readonly number[], withinMs = 100_000): Promise<void> {
-  const giveUpAtMs = performance.now() + withinMs;
-  while (pids.some(isProcessAlive)) {
-    if (performance.now() > giveUpAtMs)
-      throw new Error(`still running: ${pids.filter(isProcessAlive)}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+export function allGone(pids: readonly number[], withinMs?: number): Promise<void> {
+  const what = () => `no process of ${pids.filter(isProcessAlive)} runs`;
+  return eventually(() => !pids.some(isProcessAlive), what, withinMs);
 }

@@ -4,8 +4,8 @@ import { createHash } from "node:crypto";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AppError } from "@heddle/base/errors";
 import { seededRandom } from "@heddle/base/random";
+import { rejectionOf } from "@heddle/base/testing/rejection";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { GgufFault } from "./byte-source.ts";
@@ -21,15 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function faultOf(path: string): Promise<AppError> {
-  try {
-    await readGguf(path);
-  } catch (error) {
-    if (error instanceof AppError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
-}
+const faultOf = (path: string) => rejectionOf(readGguf(path));
 
 const float32 = fc.float({ noNaN: true }).map(Math.fround);
 const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });

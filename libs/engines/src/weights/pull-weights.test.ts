@@ -18,7 +18,8 @@ import type { AddressInfo } from "node:net";
 import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { AppError } from "@heddle/base/errors";
+import { eventually } from "@heddle/base/testing/eventually";
+import { rejectionOf } from "@heddle/base/testing/rejection";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { readGguf } from "../gguf/gguf-reader.ts";
@@ -106,16 +107,6 @@ function pull(spec: WeightsSpec, options: Partial<PullOptions> = {}): Promise<st
     limits: quick,
     ...options,
   });
-}
-
-async function failureOf(promise: Promise<unknown>): Promise<AppError> {
-  try {
-    await promise;
-  } catch (error) {
-    if (error instanceof AppError) return error;
-    throw error;
-  }
-  throw new Error("nothing was thrown");
 }
 
 /** The cache's folder of the test's content, which its digest names. */
@@ -216,7 +207,7 @@ describe("pullWeights", () => {
       response.writeHead(200, { "content-length": content.length, etag: '"v1"' });
       response.write(content.subarray(0, 200_000));
     };
-    const error = await failureOf(
+    const error = await rejectionOf(
       pull(specOf([hub]), {
         signal: controller.signal,
         limits: { ...quick, idleTimeoutMs: 10_000 },
@@ -234,14 +225,14 @@ describe("pullWeights", () => {
 
   it("refuses a wrong digest, leaves nothing of it, and names both digests", async () => {
     handler = (request, response) => serve(request, response, Buffer.alloc(content.length));
-    const error = await failureOf(pull(specOf([hub])));
+    const error = await rejectionOf(pull(specOf([hub])));
     expect(error.code).toBe("model_failed");
     expect(error.message).toMatch(new RegExp(`has the sha256 [0-9a-f]{64} instead of ${sha256}`));
     expect(await filesOf()).toEqual([]);
   });
 
   it("refuses a file of another size before it is read", async () => {
-    const error = await failureOf(pull(specOf([hub], { sizeBytes: 5 })));
+    const error = await rejectionOf(pull(specOf([hub], { sizeBytes: 5 })));
     expect(error.message).toContain(`the file has ${content.length} bytes instead of 5`);
   });
 
@@ -251,7 +242,7 @@ describe("pullWeights", () => {
       response.end(content);
     };
     const spec = specOf([hub], { sizeBytes: undefined });
-    const error = await failureOf(pull(spec, { limits: { ...quick, maxBytes: 100_000 } }));
+    const error = await rejectionOf(pull(spec, { limits: { ...quick, maxBytes: 100_000 } }));
     expect(error.message).toContain("the file is larger than 100000 bytes");
   });
 
@@ -261,7 +252,7 @@ describe("pullWeights", () => {
       response.writeHead(200, { "content-length": sizeBytes });
       response.flushHeaders();
     };
-    const error = await failureOf(
+    const error = await rejectionOf(
       pull(specOf([hub], { sizeBytes }), { limits: { ...quick, maxBytes: 2 ** 52 } }),
     );
     expect(error.message).toMatch(/bytes are needed and the disk of .* has \d+ free/);
@@ -269,15 +260,15 @@ describe("pullWeights", () => {
 
   it("retries transient answers, a bounded number of times, and not a 404", async () => {
     handler = (_request, response) => response.writeHead(503).end();
-    const busy = await failureOf(pull(specOf([hub]), { limits: { ...quick, maxAttempts: 3 } }));
+    const busy = await rejectionOf(pull(specOf([hub]), { limits: { ...quick, maxAttempts: 3 } }));
     expect(busy.message).toContain("answers 503");
     expect(requests.length).toBe(3);
     handler = (_request, response) => response.writeHead(404).end();
-    const absent = await failureOf(pull(specOf([hub])));
+    const absent = await rejectionOf(pull(specOf([hub])));
     expect(absent.message).toContain("answers 404");
     expect(requests.length).toBe(4);
     handler = (_request, response) => response.writeHead(401).end();
-    expect((await failureOf(pull(specOf([hub])))).message).toContain("HF_TOKEN");
+    expect((await rejectionOf(pull(specOf([hub])))).message).toContain("HF_TOKEN");
   });
 
   it("gives up on a server that is silent, after trying again", async () => {
@@ -286,7 +277,7 @@ describe("pullWeights", () => {
       response.flushHeaders();
     };
     const limits = { ...quick, idleTimeoutMs: 60, maxAttempts: 2 };
-    const error = await failureOf(pull(specOf([hub]), { limits }));
+    const error = await rejectionOf(pull(specOf([hub]), { limits }));
     expect(error.message).toContain("was silent for 60 ms");
     expect(requests.length).toBe(2);
   });
@@ -312,7 +303,7 @@ describe("pullWeights", () => {
   it("lists every source, why it failed and what to do, where none works", async () => {
     const sources = [hub, "https://example.com/model.gguf", "file:///absent/model.gguf"];
     handler = (_request, response) => response.writeHead(410).end();
-    const error = await failureOf(pull(specOf(sources)));
+    const error = await rejectionOf(pull(specOf(sources)));
     expect(error.code).toBe("model_failed");
     const local = "the local file model.gguf";
     for (const source of [...sources.slice(0, 2), local])
@@ -332,11 +323,13 @@ describe("pullWeights", () => {
       "ftp://huggingface.co/x",
     ]) {
       handler = (_request, response) => response.writeHead(302, { location }).end();
-      const error = await failureOf(pull(specOf([hub])));
+      const error = await rejectionOf(pull(specOf([hub])));
       expect(error.message).toMatch(/not on the allow-list|is not allowed for/);
     }
     handler = (_request, response) => response.writeHead(302, { location: "/again" }).end();
-    expect((await failureOf(pull(specOf([hub])))).message).toContain("redirects more than 5 times");
+    expect((await rejectionOf(pull(specOf([hub])))).message).toContain(
+      "redirects more than 5 times",
+    );
   });
 
   it("follows a redirect to an allowed host, without the token", async () => {
@@ -359,7 +352,7 @@ describe("pullWeights", () => {
 
   it("takes weights without a digest from a remote source only where that is allowed", async () => {
     const spec = specOf([hub], { sha256: undefined });
-    const error = await failureOf(pull(spec));
+    const error = await rejectionOf(pull(spec));
     expect(error.message).toContain("its sha256 is not known");
     expect(requests).toEqual([]);
     const path = await pull(spec, { allowUnverified: true });
@@ -374,13 +367,13 @@ describe("pullWeights", () => {
     expect(await pull(specOf([source]))).toBe(local);
     expect(await pull(specOf([source], { sha256: undefined, sizeBytes: undefined }))).toBe(local);
     await truncate(local, 10);
-    const error = await failureOf(pull(specOf([source], { sizeBytes: undefined })));
+    const error = await rejectionOf(pull(specOf([source], { sizeBytes: undefined })));
     expect(error.message).toContain(
       `the local file mine.gguf: it does not have the sha256 ${sha256}`,
     );
     expect(error.message).not.toContain(folder);
     await rm(local);
-    const gone = await failureOf(pull(specOf([source])));
+    const gone = await rejectionOf(pull(specOf([source])));
     expect(gone.message).toMatch(/the local file mine\.gguf: it cannot be read: ENOENT/);
     expect(gone.message).not.toContain(folder);
   });
@@ -400,7 +393,7 @@ describe("pullWeights", () => {
   it("says so where the cache folder cannot be used", async () => {
     const cacheDirectory = join(folder, "a-file");
     await writeFile(cacheDirectory, "");
-    const error = await failureOf(pull(specOf([hub]), { cacheDirectory }));
+    const error = await rejectionOf(pull(specOf([hub]), { cacheDirectory }));
     expect(error.code).toBe("unavailable");
     expect(error.message).toMatch(
       /cannot use the worker's weights cache for model-1: ENOTDIR.*set another one/,
@@ -417,7 +410,7 @@ describe("pullWeights", () => {
       [{ sources: ["ftp://x/y"] }, "weights.sources"],
     ];
     for (const [more, param] of wrong) {
-      const error = await failureOf(pull({ ...specOf([hub]), ...more }));
+      const error = await rejectionOf(pull({ ...specOf([hub]), ...more }));
       expect([error.code, error.param]).toEqual(["invalid_value", param]);
     }
   });
@@ -449,7 +442,7 @@ describe("two processes that pull the same weights", () => {
     const limits = { ...quick, idleTimeoutMs: 5_000 };
     const onProgress = (_pulled: number, _total: number, source: string) => waiting.push(source);
     const elsewhere = pullElsewhere();
-    while (requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    await eventually(() => requests.length > 0, "the other process downloads");
     const paths = await Promise.all([elsewhere, pull(specOf([hub]), { limits, onProgress })]);
     expect(new Set(paths).size).toBe(1);
     expect(requests.length).toBe(1);

@@ -59,18 +59,8 @@ async function submit(name: string, more: object): Promise<string> {
 }
 
 const read = async (path: string) => (await cluster.request("GET", `/api/v1/jobs/${path}`)).text();
-
-/** Waits until the job meets the condition; a failed job reports why. */
-async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
-  let job: Job | undefined;
-  const poll = async () => {
-    job = JSON.parse(await read(id)) as Job;
-    if (job.state === "failed") throw new Error(JSON.stringify(job.failure));
-    return holds(job);
-  };
-  await cluster.until(poll, what, 120_000);
-  return job as Job;
-}
+const until = (id: string, what: string, holds: (job: Job) => boolean) =>
+  cluster.untilJob(id, what, holds);
 
 const stepOf = ({ progress }: Job) => progress?.step ?? 0;
 

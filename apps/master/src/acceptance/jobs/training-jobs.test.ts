@@ -87,26 +87,9 @@ function submit(body: Record<string, unknown>): Promise<string> {
   return cluster.submit({ resources, ...body });
 }
 
-async function jobOf(id: string): Promise<Job> {
-  return (await (await cluster.request("GET", `/api/v1/jobs/${id}`)).json()) as Job;
-}
-
-/** Waits until the job meets the condition; a failed job reports why. */
-async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {
-  let job = await jobOf(id);
-  const poll = async () => {
-    job = await jobOf(id);
-    if (job.state === "failed")
-      throw new Error(`${await logsOf(id)}${JSON.stringify(job.failure)}`);
-    return holds(job);
-  };
-  await cluster.until(poll, what, 120_000);
-  return job;
-}
-
-async function logsOf(id: string): Promise<string> {
-  return (await cluster.request("GET", `/api/v1/jobs/${id}/logs?attempt=all`)).text();
-}
+const until = (id: string, what: string, holds: (job: Job) => boolean) =>
+  cluster.untilJob(id, what, holds);
+const logsOf = (id: string) => cluster.logsOf(id);
 
 interface Artifact {
   readonly name: string;

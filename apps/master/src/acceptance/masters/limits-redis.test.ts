@@ -1,40 +1,29 @@
 // holds: key-limits-redis
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { freePort } from "@heddle/base/testing/free-ports";
+import { hasRedis, REDIS_PROGRAM, RedisServer } from "@heddle/base/testing/redis-server";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { MasterGroup } from "../../../test/master-group.ts";
 
-const PROGRAM = process.env["HEDDLE_REDIS_SERVER"] ?? "redis-server";
-const isThere = spawnSync(PROGRAM, ["--version"]).status === 0;
-
-describe.skipIf(!isThere)(`three masters with Redis (needs ${PROGRAM})`, () => {
+describe.skipIf(!hasRedis())(`three masters with Redis (needs ${REDIS_PROGRAM})`, () => {
   let group: MasterGroup;
-  let redis: ChildProcess;
+  let redis: RedisServer;
 
   beforeAll(async () => {
-    const port = await freePort();
-    const flags = ["--limits-redis", `redis://127.0.0.1:${port}/1`];
+    redis = await RedisServer.start("secret");
+    const flags = ["--limits-redis", `redis://127.0.0.1:${redis.port}/1`];
     group = new MasterGroup(3, flags, () => ({
       env: { HEDDLE_LIMITS_REDIS_PASSWORD_FILE: join(group.folder, "redis-password") },
     }));
     writeFileSync(join(group.folder, "redis-password"), "secret\n", { mode: 0o600 });
-    const own = ["--save", "", "--dir", group.folder, "--requirepass", "secret"];
-    redis = spawn(PROGRAM, ["--port", String(port), "--bind", "127.0.0.1", ...own], {
-      stdio: "ignore",
-    });
     await group.startAll();
     await group.leader();
     await eventually(async () => (await stores()).every((up) => up === "1"), "Redis is used");
   });
   afterAll(async () => {
     await group.close();
-    const exited = once(redis, "exit");
-    redis.kill("SIGKILL");
-    await exited;
+    await redis.close();
   });
 
   const stores = () =>
@@ -70,13 +59,10 @@ describe.skipIf(!isThere)(`three masters with Redis (needs ${PROGRAM})`, () => {
   });
 
   it("without Redis each master counts its share; it is used again when it is back", async () => {
-    const exited = once(redis, "exit");
-    redis.kill("SIGKILL");
-    await exited;
+    await redis.kill();
     await eventually(async () => (await stores()).every((up) => up === "0"), "it is gone");
     expect((await group.request("master-1", "GET", "/api/v1/models")).status).toBe(200);
-    const { spawnargs } = redis;
-    redis = spawn(PROGRAM, spawnargs.slice(1), { stdio: "ignore" });
+    redis.restart();
     await eventually(async () => (await stores()).every((up) => up === "1"), "it is back");
   });
 });

@@ -3,6 +3,7 @@
 import { cpSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { SLOW_JOB, writeSlowEnvironment } from "@heddle/base/testing/slow-environment";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
@@ -68,12 +69,9 @@ async function submit(body: Record<string, unknown>, more = {}): Promise<string>
 
 const jobOf = (id: string) => call<Job>("GET", `/api/v1/jobs/${id}`);
 
-/** Waits long enough for a lease and some starts of processes. */
-async function patiently(what: () => string, holds: () => Promise<boolean>): Promise<void> {
-  for (const end = performance.now() + 180_000; !(await holds()); await delay(100)) {
-    if (performance.now() > end) throw new Error(`it never came true: ${what()}`);
-  }
-}
+/** Long enough for a lease and some starts of processes. */
+const patiently = (what: () => string, holds: () => Promise<boolean>) =>
+  eventually(holds, what, 180_000);
 
 /** Waits until the job meets the condition; a failed job reports why. */
 async function until(id: string, what: string, holds: (job: Job) => boolean): Promise<Job> {

@@ -1,36 +1,19 @@
 // holds: access-former-members
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { KeyServer, signedToken, type signingKey } from "@heddle/auth/oidc/testing/key-server";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { send } from "../../../test/http.ts";
-import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+import { TokenMaster } from "../../../test/identity/token-master.ts";
+import type { TestMaster } from "../../../test/test-master.ts";
 
-const issuer = new KeyServer();
-let signer: Awaited<ReturnType<typeof signingKey>>;
+let master: TokenMaster;
 let server: TestMaster;
-let folder: string;
 beforeAll(async () => {
-  await issuer.start();
-  signer = await issuer.addKey("k1");
-  folder = mkdtempSync(join(tmpdir(), "heddle-former-members-"));
-  const authFile = join(folder, "auth.json");
-  const oauth2 = { issuer: issuer.issuer, audience: "heddle" };
-  writeFileSync(authFile, JSON.stringify({ method: "oauth2", oauth2 }));
-  server = await startTestMaster({ authFile });
+  master = await TokenMaster.start();
+  server = master.server;
 });
-afterAll(async () => {
-  await server.master.close();
-  await issuer.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterAll(() => master.close());
 
-const tokenOf = (sub: string) => {
-  const exp = Math.floor(Date.now() / 1_000) + 300;
-  return signedToken(signer, { iss: issuer.issuer, aud: "heddle", sub, exp });
-};
+const tokenOf = (sub: string) => master.tokenOf({ sub });
 
 /** What the user `key` made in a project. */
 interface Made {

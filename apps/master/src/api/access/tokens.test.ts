@@ -1,68 +1,47 @@
 // holds: access-tokens
 
 import { createHmac } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { KeyServer, signedToken, signingKey } from "@heddle/auth/oidc/testing/key-server";
+import { type KeyServer, signingKey } from "@heddle/auth/oidc/testing/key-server";
+import { eventually } from "@heddle/base/testing/eventually";
 import type { AccessMethods, CallerView } from "@heddle/contracts/api/access/bindings";
 import { exportSPKI, type JWTPayload } from "jose";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { postChat, send } from "../../../test/http.ts";
-import { startTestMaster, type TestMaster } from "../../../test/test-master.ts";
+import { TokenMaster } from "../../../test/identity/token-master.ts";
+import type { TestMaster } from "../../../test/test-master.ts";
 
 const hello = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "Hi" }] };
+const RBAC = {
+  roles: { auditor: { permissions: ["jobs:read", "cluster:read"] } },
+  service_accounts: { ci: { description: "builds" } },
+  bindings: [
+    { kind: "group", subject: "vision-team", role: "developer", project: "vision" },
+    { kind: "service", subject: "ci", role: "auditor" },
+    { kind: "user", subject: "alice", role: "auditor" },
+  ],
+};
 
-const issuer = new KeyServer();
-let key: Awaited<ReturnType<typeof signingKey>>;
+let master: TokenMaster;
 let server: TestMaster;
-let folder: string;
+let issuer: KeyServer;
 beforeAll(async () => {
-  await issuer.start();
-  key = await issuer.addKey("k1");
-  folder = mkdtempSync(join(tmpdir(), "heddle-auth-file-"));
-  const authFile = join(folder, "auth.json");
-  const secretFile = join(folder, "secret");
-  writeFileSync(secretFile, "p+w/d\n");
-  const settings = {
-    method: "oauth2",
-    oauth2: {
-      issuer: issuer.issuer,
-      audience: "heddle",
-      client_id: "heddle-cli",
-      introspection: {
-        endpoint: `${issuer.issuer}/introspect`,
-        client_id: "heddle api",
-        client_secret_file: secretFile,
-      },
-      claims: { groups: "groups", roles: "roles" },
-    },
-    rbac: {
-      roles: { auditor: { permissions: ["jobs:read", "cluster:read"] } },
-      service_accounts: { ci: { description: "builds" } },
-      bindings: [
-        { kind: "group", subject: "vision-team", role: "developer", project: "vision" },
-        { kind: "service", subject: "ci", role: "auditor" },
-        { kind: "user", subject: "alice", role: "auditor" },
-      ],
-    },
-  };
-  writeFileSync(authFile, JSON.stringify(settings));
-  server = await startTestMaster({ authFile });
-  const path = "/api/v1/bindings?kind=user&subject=alice";
-  await vi.waitFor(
-    async () => {
-      const bound = await (await send(server, "GET", path)).json();
-      expect(bound).toMatchObject({ data: [{ role: "auditor" }] });
-    },
-    { timeout: 100_000 },
-  );
+  master = await TokenMaster.start((issuerUrl, folder) => {
+    const secretFile = join(folder, "secret");
+    writeFileSync(secretFile, "p+w/d\n");
+    const introspection = {
+      endpoint: `${issuerUrl}/introspect`,
+      client_id: "heddle api",
+      client_secret_file: secretFile,
+    };
+    const claims = { groups: "groups", roles: "roles" };
+    return { oauth2: { client_id: "heddle-cli", introspection, claims }, rbac: RBAC };
+  });
+  ({ server, issuer } = master);
+  await eventually(() => server.control.state.bindings.has("user:alice"), "alice has her role");
 });
-afterAll(async () => {
-  await server.master.close();
-  await issuer.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+afterAll(() => master.close());
 
 it("the file: its service accounts exist, with their roles", async () => {
   const account = await (await send(server, "GET", "/api/v1/service-accounts/ci")).json();
@@ -71,10 +50,7 @@ it("the file: its service accounts exist, with their roles", async () => {
   expect(await bound.json()).toMatchObject({ data: [{ subject: "ci", role: "auditor" }] });
 });
 
-function tokenOf(claims: JWTPayload, by = key): Promise<string> {
-  const exp = Math.floor(Date.now() / 1_000) + 300;
-  return signedToken(by, { iss: issuer.issuer, aud: "heddle", sub: "x", exp, ...claims });
-}
+const tokenOf = (claims: JWTPayload, by = master.signer) => master.tokenOf(claims, by);
 
 const get = (path: string, token: string, headers: Record<string, string> = {}) =>
   send(server, "GET", `/api/v1/${path}`, undefined, { key: token, headers });
@@ -182,7 +158,7 @@ const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString("
 
 /** Signed by the public key of the issuer as if it were a shared secret. */
 async function hmacToken(claims: object): Promise<string> {
-  const secret = await exportSPKI(key.publicKey);
+  const secret = await exportSPKI(master.signer.publicKey);
   const signed = `${encoded({ alg: "HS256", kid: "k1", typ: "at+jwt" })}.${encoded(claims)}`;
   return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
 }

@@ -1,11 +1,6 @@
 // holds: key-limits-redis
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { eventually } from "@heddle/base/testing/eventually";
-import { freePort } from "@heddle/base/testing/free-ports";
+import { hasRedis, REDIS_PROGRAM, RedisServer } from "@heddle/base/testing/redis-server";
 import fc from "fast-check";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -21,10 +16,6 @@ import type {
 } from "../limit-store.ts";
 import { OwnSpend } from "../own-spend.ts";
 import { RedisStore } from "./redis-store.ts";
-
-/** A real redis-server: its path, or that of the Debian package. */
-const PROGRAM = process.env["HEDDLE_REDIS_SERVER"] ?? "redis-server";
-const isThere = spawnSync(PROGRAM, ["--version"]).status === 0;
 
 /** A run takes under a second, in which less than one request or token is refilled. */
 const MOST_PER_MINUTE = 40;
@@ -113,17 +104,15 @@ async function changed(
   return each.act;
 }
 
-describe.skipIf(!isThere)(`limits in Redis and in memory (needs ${PROGRAM})`, () => {
-  const folder = mkdtempSync(join(tmpdir(), "heddle-agreement-"));
-  let redis: ChildProcess;
+describe.skipIf(!hasRedis())(`limits in Redis and in memory (needs ${REDIS_PROGRAM})`, () => {
+  let redis: RedisServer;
   let store: RedisStore;
   let client: Redis;
   let run = 0;
 
   beforeAll(async () => {
-    const port = await freePort();
-    const flags = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder];
-    redis = spawn(PROGRAM, flags, { stdio: "ignore" });
+    redis = await RedisServer.start();
+    const { port } = redis;
     store = redisStore(port);
     await eventually(() => store.session.id !== undefined, "Redis counts");
     client = new Redis({ port, host: "127.0.0.1" });
@@ -139,10 +128,7 @@ describe.skipIf(!isThere)(`limits in Redis and in memory (needs ${PROGRAM})`, ()
   afterAll(async () => {
     store.session.close();
     client.disconnect();
-    const exited = once(redis, "exit");
-    redis.kill("SIGKILL");
-    await exited;
-    rmSync(folder, { recursive: true });
+    await redis.close();
   });
 
   it("the script and the embedded counter answer the same to any course of calls", async () => {

@@ -11,7 +11,7 @@ const GRACE_MS = 1_500;
 /** A command outside the path of calls. */
 const BACKGROUND_MS = 1_000;
 
-/** What counts by way of a session. */
+/** What counts in a session. */
 export interface SessionCounter {
   /** Sends a new session what this master knows, before calls use it. */
   announce(session: string): Promise<void>;

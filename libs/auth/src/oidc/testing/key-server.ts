@@ -13,7 +13,7 @@ import {
 /** `heddle api` with the secret `p+w/d`, encoded as RFC 6749 says. */
 const INTROSPECTING_CLIENT = `Basic ${Buffer.from("heddle+api:p%2Bw%2Fd").toString("base64")}`;
 
-interface SigningKey {
+export interface SigningKey {
   readonly kid: string;
   readonly alg: string;
   readonly privateKey: CryptoKey;

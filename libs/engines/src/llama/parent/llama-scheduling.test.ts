@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { isProcessAlive } from "@heddle/base/process-alive";
+import { eventually } from "@heddle/base/testing/eventually";
 import { startLlamaEngine } from "@heddle/engines/llama/parent/llama-engine";
 import { describe, expect, it } from "vitest";
 import type { Answer } from "../../testing/engine-session.ts";
@@ -191,7 +192,7 @@ describe("many requests at once", () => {
   });
 
   it.each(["same key", "other keys"])(
-    "gives short requests of the %s their turn while longer ones have all slots",
+    "gives short requests of %s their turn while longer ones have all slots",
     async (whose) => {
       await withSession({ maxSequences: 4, contextTokens: 4096 }, async (session) => {
         const ask = (i: number, choices: number, maxTokens: number, fairKey: string) => {
@@ -408,7 +409,7 @@ describe("the engine's process", () => {
     const enginePid = Number(output.toString());
     expect(isProcessAlive(enginePid)).toBe(true);
     parent.kill("SIGKILL");
-    await untilGone(enginePid);
+    await eventually(() => !isProcessAlive(enginePid), "the engine has ended");
     await session.close();
   });
 
@@ -464,11 +465,6 @@ function expectSameButForTies(found: Answer | undefined, expected: Answer | unde
   if (parting < 0) return;
   const [best, second] = b[parting]?.top ?? [];
   expect((best?.logprob ?? 0) - (second?.logprob ?? -1)).toBeLessThan(0.02);
-}
-
-/** Resolves when no process has the id; the test's own time limit bounds it. */
-async function untilGone(pid: number): Promise<void> {
-  while (isProcessAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
 async function askUntilUp(session: TestSession, prompt: number[]): Promise<Answer> {

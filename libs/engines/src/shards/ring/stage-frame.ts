@@ -31,7 +31,7 @@ export interface StageFrame {
   /** The number of the LoRA adapter that the rows are computed with, or that is given; 0 for none. */
   readonly adapter: number;
   readonly scale: number;
-  /** How the residual stream is sent; each stage sends it as it came. */
+  /** How the residual stream is sent; each stage sends it as it was received. */
   readonly dtype: StageDtype;
   /** Empty before the first stage, and without rows. */
   readonly hidden: Float32Array;

@@ -5,7 +5,7 @@ const MAX_BUBBLE_MS = 1_000;
 
 /** What a stage does with its time, by the frames that come to it and leave it in their order. */
 export class StageTimes {
-  /** When the frames came that the stage has. */
+  /** When the stage received the frames that it has. */
   #present: number[] = [];
   #leftMs = Number.NEGATIVE_INFINITY;
   #steps = 0;
