@@ -12,7 +12,7 @@ import { HostNetwork, whyNoNetworks } from "../apps/master/test/faults/network.t
 import { Runbook } from "../apps/master/test/runbook.ts";
 import { EXTERNAL } from "./bundle.mjs";
 
-// `npm pack` here, `npm install -g` of the tarball into an empty folder, and what comes of it.
+// `npm pack` here, `npm install -g` of the tarball into an empty folder, and the use of the result.
 
 const ROOT = join(import.meta.dirname, "..");
 const run = promisify(execFile);

@@ -111,7 +111,7 @@ const { version, bin } = JSON.parse(readFileSync(join(ROOT, "package.json"), "ut
 // kubectl's plugin has flags of its own.
 const PROGRAMS = Object.entries<string>(bin).filter(([name]) => name.startsWith("heddle"));
 
-it.each(PROGRAMS)("%s --version prints the package's version", (_, file) => {
+it.each(PROGRAMS)("launch: %s --version prints the package's version", (_, file) => {
   const printed = execFileSync(process.execPath, [join(ROOT, file), "--version"]);
   expect(String(printed)).toBe(`${version}\n`);
 });

@@ -39,11 +39,11 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 
-test("the page has three blocks, all run here", () => {
+test("plugin's guide: it has three blocks, all run here", () => {
   expect(BLOCKS.map(({ why }) => why)).toEqual(Array(3).fill("tools/plugin-guide.test.ts"));
 });
 
-test("a plugin of the template passes its test in a real cluster", async () => {
+test("plugin's guide: the template's plugin passes its test in a real cluster", async () => {
   const { stdout } = await shell(make.text, ROOT);
   // In a terminal Node prints a tick in place of the number.
   expect(stdout).toMatch(
@@ -57,7 +57,7 @@ test("a plugin of the template passes its test in a real cluster", async () => {
   });
 });
 
-test("a cluster runs with it, and answers as the page says", async () => {
+test("plugin's guide: a cluster with the plugin answers as the page says", async () => {
   const command = `cd ~/greeter && exec ${start.text} --port ${port}`;
   const cluster = spawn("bash", ["-euc", command], { env, detached: true });
   try {
@@ -81,7 +81,7 @@ test("a cluster runs with it, and answers as the page says", async () => {
   }
 });
 
-test("inspect shows the example's digest; a command of a plugin runs", async () => {
+test("plugin's guide: inspect shows the example's digest; a command runs", async () => {
   const page = readFileSync(join(ROOT, "docs/guide/plugins.md"), "utf8");
   const code = /```js\n([\s\S]*?)```/.exec(page)?.[1] ?? "";
   const { stdout } = await shell(

@@ -322,41 +322,38 @@ test("attempt: one that is opened with another plan is refused", async () => {
 test.each([
   ["gone", "was closed"],
   ["precondition_failed", "was taken over by a later attempt"],
-] as const)(
-  "norm: an update that lacks it does not block, for %s since shard 0 %s",
-  async (code, _how) => {
-    const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
-    const patient = { deadlineMs: 60_000 };
-    const peers = servers.map((address) => new Peer(address, credentials, "parameter-server"));
-    const [zero, one] = peers;
-    const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
-    const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
-    await (code === "gone"
-      ? zero?.unary(shardMethods.close, id, patient)
-      : zero?.unary(shardMethods.open, encodeShard(later, 0), patient));
-    for (const each of [first, second]) {
-      await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
-    }
-    const failure = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
-    const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
-    const limit = AbortSignal.timeout(60_000);
-    const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
-    const pulled = (async () => {
-      for await (const _chunk of chunks ?? []);
-    })();
-    await expect(pulled).rejects.toMatchObject(failure);
-    const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
-    await expect(one?.unary(shardMethods.changeMember, member, patient)).rejects.toMatchObject(
-      failure,
-    );
-    // The next attempt takes the server's shard over, as after any other fault.
-    const next = jobOn(servers, { ...later, attempt: 3 });
-    await closeShards(next);
-    await openShards(next);
-    await (await joinJob(next, 0)).initialize(tensors(() => 0));
-    for (const peer of peers) peer.close();
-  },
-);
+] as const)("norm: an update that lacks it does not block: %s", async (code, _how) => {
+  const { job, first, second } = await twoWorkers({ maxGradientNorm: 1 });
+  const patient = { deadlineMs: 60_000 };
+  const peers = servers.map((address) => new Peer(address, credentials, "parameter-server"));
+  const [zero, one] = peers;
+  const id = { jobId: job.spec.jobId, attempt: 1, shard: 0 };
+  const later = { ...job.spec, attempt: 2, jobToken: randomBytes(32) };
+  await (code === "gone"
+    ? zero?.unary(shardMethods.close, id, patient)
+    : zero?.unary(shardMethods.open, encodeShard(later, 0), patient));
+  for (const each of [first, second]) {
+    await expect(each.push(ones, terms)).rejects.toMatchObject({ code });
+  }
+  const failure = { code, message: expect.stringMatching(/update 1 of shard 1 cannot be made/) };
+  const pull = { id: { ...id, shard: 1 }, rank: 0, clock: 1, plan: planDigest(job.spec) };
+  const limit = AbortSignal.timeout(60_000);
+  const chunks = one?.serverStream(shardMethods.pull, { ...pull, held: 0 }, limit);
+  const pulled = (async () => {
+    for await (const _chunk of chunks ?? []);
+  })();
+  await expect(pulled).rejects.toMatchObject(failure);
+  const member = { id: pull.id, rank: 0, leaves: true, incarnation: 0 };
+  await expect(one?.unary(shardMethods.changeMember, member, patient)).rejects.toMatchObject(
+    failure,
+  );
+  // The next attempt takes the server's shard over, as after any other fault.
+  const next = jobOn(servers, { ...later, attempt: 3 });
+  await closeShards(next);
+  await openShards(next);
+  await (await joinJob(next, 0)).initialize(tensors(() => 0));
+  for (const peer of peers) peer.close();
+});
 
 // holds: ps-killed-worker
 test("killed worker: in the middle of its part it leaves the update to the others", async () => {

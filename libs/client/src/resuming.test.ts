@@ -34,7 +34,7 @@ function clientOf(...answers: [() => Promise<Response>, ...(() => Promise<Respon
   return { heddle: new Heddle({ endpoint: "http://master", fetch: answered }), asked };
 }
 
-it("a stream that is silent for 45 s is opened again, after its last event", async () => {
+it("stream: one that is silent for 45 s is opened again, after its last event", async () => {
   const { heddle, asked } = clientOf(
     async () => silentAfter(EVENT, ": alive\n\n"),
     async () => silentAfter(`id: 2.0\ndata: {"id":"2.0"}\n\n`),
@@ -52,7 +52,7 @@ it("a stream that is silent for 45 s is opened again, after its last event", asy
   await stream.return();
 });
 
-it("a stream ends when no master was there for two minutes, with why", async () => {
+it("stream: ends when no master was there for two minutes, with the reason", async () => {
   const { heddle, asked } = clientOf(
     async () => silentAfter(EVENT),
     () => Promise.reject(new TypeError("refused")),

@@ -13,7 +13,7 @@ it.each([
   `ghcr.io/team/name@${DIGEST}`,
   `ghcr.io/team/name:v1@${DIGEST}`,
   "a__b",
-])("takes %s", (given) => {
+])("image reference: %s is accepted", (given) => {
   expect(isImageReference(given)).toBe(true);
 });
 
@@ -34,7 +34,7 @@ it.each([
   "host:port/a",
   `${"a".repeat(256)}`,
   "",
-])("refuses %s", (given) => {
+])("image reference: %s is refused", (given) => {
   expect(isImageReference(given)).toBe(false);
 });
 

@@ -32,12 +32,12 @@ test("plugin config: unknown fields are accepted if the schema allows them", () 
 });
 
 test.each([
-  ["a pattern, which may take for ever", { a: { type: "string", pattern: "^(a+)+$" } }],
+  ["a pattern", { a: { type: "string", pattern: "^(a+)+$" } }],
   ["a reference", { a: { $ref: "https://schemas.example/a" } }],
   ["a condition", { a: { if: { const: 1 }, not: {} } }],
   ["a keyword that is not known", { a: { type: "string", contentEncoding: "base64" } }],
   ["what is no schema", { a: 3 }],
-])("a schema with %s is left to the trainer", (_what, properties) => {
+])("plugin config: a schema with %s is left to the trainer", (_what, properties) => {
   expect(checkOf({ type: "object", properties })).toBeUndefined();
 });
 

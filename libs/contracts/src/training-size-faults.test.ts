@@ -14,7 +14,7 @@ test.each([
   ["weave", { ...TEXT, tokenizer: "bpe", hidden_size: 1024, layers: 24, heads: 16 }],
   ["weave", { ...TABLE, local_steps: 64, batch_size: 262_144, hidden: [8192, 512] }],
   ["ppo", { num_envs: 4096, num_steps: 512, total_timesteps: 1e9, hidden: 512 }],
-])("%s with %j is large and is accepted", (algorithm, config) => {
+])("training size: %s with %j is accepted", (algorithm, config) => {
   expect(trainingFaults(algorithm, config)).toEqual([]);
 });
 
@@ -68,7 +68,7 @@ test.each([
     "config.hidden",
     /16777216 rows at a time \* hidden = 4294967296 numbers of a layer/,
   ],
-])("%s with %j is refused at %s, with what it comes to", (algorithm, config, param, detail) => {
+])("training size: %s with %j is refused at %s", (algorithm, config, param, detail) => {
   const faults = trainingFaults(algorithm, { ...config });
   const own = faults.filter((fault) => fault.param === param);
   expect(own).toMatchObject([{ detail: expect.stringMatching(detail) }]);

@@ -253,7 +253,7 @@ test.each([
     "config.mixing_factor",
     /Too big/,
   ],
-])("%s with %j is refused at %s", (algorithm, config, param, detail) => {
+])("training config: %s with %j is refused at %s", (algorithm, config, param, detail) => {
   const faults = trainingFaults(algorithm, config);
   expect(faults[0]).toMatchObject({ param, detail: expect.stringMatching(detail) });
 });
@@ -266,7 +266,7 @@ test("ppo: target_kl is refused with several tasks", () => {
 });
 
 test.each(["bf16", "int8", "topk"])(
-  "%s is refused where one ppo task alone pushes",
+  "compression: %s is refused where one ppo task alone pushes",
   (compression) => {
     expect(trainingFaults("ppo", { compression }, 1)).toMatchObject([
       { param: "config.compression", detail: expect.stringContaining("must arrive: use none") },

@@ -61,20 +61,17 @@ it.each([
   ["anywhere", {}],
   ["in one rack", { sameRack: true, tasks: 100 }],
   ["for one task", { tasks: 1 }],
-])(
-  "steps: a cycle and an explanation of large jobs %s are bounded at 10,000 nodes",
-  (_, change) => {
-    const queue = Array.from({ length: 4 }, (__, at) => large(`q${at}`, change));
-    const snapshot = fullCluster(queue);
-    expect(longestStep(decideInSteps(snapshot))).toBeLessThan(MAX_READS);
-    const plan = decide(snapshot);
-    expect(longestStep(explain(snapshot, plan, queue[3]!))).toBeLessThan(MAX_READS);
-    const { neverFits } = Satisfiability.prototype;
-    expect(longestStep(neverFits.call(new Satisfiability(), snapshot, queue[3]!))).toBeLessThan(
-      MAX_READS,
-    );
-  },
-);
+])("steps: cycle and explanation of large jobs %s are bounded", (_, change) => {
+  const queue = Array.from({ length: 4 }, (__, at) => large(`q${at}`, change));
+  const snapshot = fullCluster(queue);
+  expect(longestStep(decideInSteps(snapshot))).toBeLessThan(MAX_READS);
+  const plan = decide(snapshot);
+  expect(longestStep(explain(snapshot, plan, queue[3]!))).toBeLessThan(MAX_READS);
+  const { neverFits } = Satisfiability.prototype;
+  expect(longestStep(neverFits.call(new Satisfiability(), snapshot, queue[3]!))).toBeLessThan(
+    MAX_READS,
+  );
+});
 
 it("steps: what 10,000 nodes offer is read 1,024 nodes at a time", () => {
   const offers = [{ kind: "profile" as const, name: "b", labelPrefix: "can/" }];

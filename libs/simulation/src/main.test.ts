@@ -18,12 +18,12 @@ function run(...args: string[]): Promise<Ended> {
   });
 }
 
-test.each(["--help", "-h"])("%s prints the usage, and runs nothing", async (flag) => {
+test.each(["--help", "-h"])("simulation: %s prints the usage, and runs nothing", async (flag) => {
   const usage = expect.stringMatching(/^usage: npm run simulate -- .*--trace\]\n$/);
   expect(await run(flag)).toEqual({ code: 0, stdout: usage, stderr: "" });
 });
 
-test("an invalid option ends with code 2 and the usage", async () => {
+test("simulation: an invalid option ends with code 2 and the usage", async () => {
   for (const args of [["--nonsense"], ["--seeds", "none"], ["--faults", "rain"]]) {
     const { code, stdout, stderr } = await run(...args);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });

@@ -199,7 +199,7 @@ describe("a segment in a reused file", () => {
   });
 });
 
-it("a group's number continues beyond 32 bits", () => {
+it("reused segments: a group's number continues beyond 32 bits", () => {
   const bytes = Buffer.alloc(128);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const group = 5 * 2 ** 32 + 7;

@@ -9,7 +9,7 @@ it.each([
   ["_hidden", "hidden"],
   ["naïve mødel – (v1)", "naive-m-del-v1"],
   ["模型", "model"],
-])("the file %s.gguf is served as the model %s", (name, id) => {
+])("model id: %s.gguf gives %s", (name, id) => {
   expect(modelIdOf(`/models/${name}.gguf`)).toBe(id);
 });
 

@@ -102,7 +102,7 @@ describe("flags of heddle up", () => {
   });
 });
 
-it("the blocked ports are those that fetch refuses", async () => {
+it("ports: the blocked ones are those that fetch refuses", async () => {
   const asked = Array.from({ length: 11_000 }, (_, port) => port).filter(isBlockedPort);
   expect(asked.length).toBeGreaterThan(80);
   for (const port of asked) {

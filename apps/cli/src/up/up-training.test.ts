@@ -83,7 +83,7 @@ async function lineageOf(id: string): Promise<unknown> {
   return (await call("GET", `/jobs/${id}/artifacts/lineage.json`)).json();
 }
 
-test("under TLS a job of two tasks trains through a parameter server", async () => {
+test("training: under TLS two tasks train through a parameter server", async () => {
   const data = join(scratch, "line.csv");
   writeFileSync(data, "x,y\n1,2\n2,4\n3,6\n4,8\n");
   const config = { program: "regression", data, hidden: [4], total_steps: 64, local_steps: 4 };
@@ -95,20 +95,20 @@ test("under TLS a job of two tasks trains through a parameter server", async () 
   );
 });
 
-test("ppo trains in an environment of a plugin", async () => {
+test("training: ppo runs in an environment of a plugin", async () => {
   const sizes = { total_timesteps: 1_024, num_envs: 4, num_steps: 64 };
   const config = { environment: "GridWorld-v0", ...sizes };
   const id = await succeeds({ name: "walk", algorithm: "ppo", config });
   expect(await lineageOf(id)).toMatchObject({ config: { environment: "GridWorld-v0" } });
 });
 
-test("an algorithm of a plugin runs as a job, with its defaults", async () => {
+test("training: an algorithm of a plugin runs as a job, with its defaults", async () => {
   const config = { environment: "CartPole-v1", generations: 2, directions: 2 };
   const id = await succeeds({ name: "evolve", algorithm: "evolution-strategies", config });
   expect(await lineageOf(id)).toMatchObject({ algorithm: "evolution-strategies" });
 });
 
-test("a plugin's missing file is reported before anything is started", async () => {
+test("plugins: a missing file is reported before anything is started", async () => {
   const missing = join(scratch, "none.mjs");
   command = new DrivenProcess([process.execPath, MAIN, "up", "--plugins", missing]);
   expect(await command.end()).toBe(2);

@@ -24,7 +24,7 @@ test("log clock: continues after the wall clock was set back behind the log", ()
   expect(clock.wallMs()).toBe(4_600_000);
   set.monotonic += 10_000;
   expect(clock.wallMs()).toBe(4_610_000);
-  // An entry came meanwhile: time that has passed before it counts.
+  // An entry was received meanwhile: time that has passed before it counts.
   Object.assign(set, { logTimeMs: 4_603_000, monotonic: set.monotonic + 5_000 });
   expect(clock.wallMs()).toBe(4_615_000);
 });

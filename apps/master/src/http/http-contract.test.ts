@@ -214,11 +214,11 @@ describe("HTTP: malformed requests", () => {
   });
 
   it.each([
-    ["an expectation that is not supported", "GET /health", "host: a\r\nexpect: foo\r\n", 417],
+    ["an unknown expectation", "GET /health", "host: a\r\nexpect: foo\r\n", 417],
     ["no Host header", "GET /health", "", 400],
     ["a tunnel", "CONNECT a:1", "host: a\r\n", 405],
   ])(
-    "%s is answered in the API's shape, under the request's id",
+    "%s is answered in the API's shape, with the request's id",
     async (_what, line, more, status) => {
       const id = "x-request-id: mine-1\r\n";
       const text = await talk(`${line} HTTP/1.1\r\n${more}${id}connection: close\r\n\r\n`);

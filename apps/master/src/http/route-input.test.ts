@@ -51,7 +51,7 @@ test.each([
   ["GET", "/api/v1/events?aftr=0.0", "Did you mean 'after'?"],
   ["POST", "/api/v1/jobs?dryrun=true", "Did you mean 'dry_run'?"],
   ["PUT", "/api/v1/projects/default", "There is no field 'weigt'. Did you mean 'weight'?"],
-])("route input: %s %s is refused with the name that was meant", async (method, path, advice) => {
+])("route input: %s %s is refused with advice", async (method, path, advice) => {
   const body = method === "GET" ? undefined : { bogus: 1, weigt: 2 };
   const reply = await send(server, method, path, body);
   expect(reply.status).toBe(400);

@@ -367,7 +367,7 @@ test.each([
   ["NVIDIA GeForce RTX 4090", "RTX4090"],
   ["NVIDIA L40S", "L40S"],
   ["something else", "something else"],
-])("the device %s is of the type %s", (name, type) => {
+])("GPU type: the device %s is of the type %s", (name, type) => {
   expect(gpuTypeOf(name)).toBe(type);
 });
 

@@ -56,7 +56,7 @@ describe("a damaged model file", () => {
   });
 });
 
-it("a chat template that is invalid jinja is refused before the load", async () => {
+it("chat template: invalid jinja is refused before the load", async () => {
   const path = join(folder, "template.gguf");
   await writeTinyModel(path);
   const bytes = await readFile(path);

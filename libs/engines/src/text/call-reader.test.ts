@@ -88,7 +88,7 @@ function read(family: keyof typeof MARKS, pieces: readonly string[], style?: "op
 }
 
 describe("call reader: a recorded answer becomes calls wherever it is cut:", () => {
-  it.each(RECORDED)("%s %j", (family, text, expected) => {
+  it.each(RECORDED)("%s, answer %#", (family, text, expected) => {
     for (let cut = 0; cut <= text.length; cut++) {
       const pieces = [text.slice(0, cut), text.slice(cut)];
       expect({ cut, text: read(family, pieces) }).toEqual({ cut, text: expected });
@@ -96,7 +96,7 @@ describe("call reader: a recorded answer becomes calls wherever it is cut:", () 
     expect(read(family, [...text])).toBe(expected);
   });
 
-  it.each(RECORDED)("%s %j behind reasoning", (family, text, expected) => {
+  it.each(RECORDED)("%s, answer %# behind reasoning", (family, text, expected) => {
     const thought = '<think>[TOOL_CALLS]<|tool_call|>{"name": "now"</think>';
     expect(read(family, [...thought, ...text], "tagged")).toBe(thought + expected);
     const open = thought.slice("<think>".length);
@@ -132,7 +132,7 @@ describe("harmony reader: messages of channels become text wherever they are cut
       '<tool_call>\n{"name": "now", "arguments": {"a',
     ],
     ["<|channel|>final<|message|>a <| b", "a <| b"],
-  ])("%j", (text, expected) => {
+  ])("answer %#", (text, expected) => {
     const read = (pieces: readonly string[]) => {
       const reader = new HarmonyReader();
       return pieces.map((piece) => reader.push(piece)).join("") + reader.finish();

@@ -16,6 +16,6 @@ it.each([
   [qwen3, "tagged"],
   [strips, "tagged"],
   [r1, "open"],
-])("the style of %j is %s", (template, style) => {
+])("reasoning style: template %#", (template, style) => {
   expect(reasoningStyleOf(template)).toBe(style);
 });

@@ -59,7 +59,7 @@ describe(`elections (${RAFT}, section 5.2)`, () => {
   });
 
   it.each(["follower", "candidate"] as const)(
-    "election timeout: a %s raises its term, votes for itself and requests all votes",
+    "election timeout: a %s raises its term and requests all votes",
     (role) => {
       const node = inRole(role);
       const { term } = node.status;

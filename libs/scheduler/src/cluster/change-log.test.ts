@@ -4,7 +4,7 @@ import { ChangeLog } from "./change-log.ts";
 
 const NODES = 200;
 
-it("lists each changed node once, or reports that a full scan is cheaper", () => {
+it("change log: each changed node once, or that a full scan is cheaper", () => {
   const changes = fc.array(fc.integer({ min: 0, max: NODES - 1 }), { maxLength: 4_000 });
   fc.assert(
     fc.property(changes, fc.nat(4_000), (pushed, from) => {

@@ -15,7 +15,7 @@ const holds = (id: string, device: number, change = {}) =>
   running(id, [{ nodeId: "n", devices: [device] }], change);
 
 test.each(["binpack", "spread", "fragmentation"] as const)(
-  "named device: the job gets it under %s, and another job gets what is left",
+  "named device: under %s the job gets it, another job what is left",
   (strategy) => {
     const queue = [named(1), queued("any", { request: request({ gpus: 2 }) })];
     const settings = { queues: { default: { strategy } } };

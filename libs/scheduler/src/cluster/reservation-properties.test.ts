@@ -60,7 +60,7 @@ function emptied(at: SchedulingInput) {
 
 const meet = (a: Uint8Array, b: Uint8Array) => a.some((one, node) => one === 1 && b[node] === 1);
 
-it("no reservation is on nodes of an earlier job or of another reservation", () => {
+it("reservations: none is on nodes of an earlier job or of another one", () => {
   let several = 0;
   fc.assert(
     fc.property(inputs, (at) => {
@@ -95,7 +95,7 @@ function alone(at: SchedulingInput, plan: Plan, job: QueuedJob): SchedulingInput
   return { ...after, queue: [{ ...job, reservedStartMs: undefined, reservationRank: undefined }] };
 }
 
-it("no job waits for an eviction because of an earlier job on other nodes", () => {
+it("reservations: an earlier job on other nodes makes none wait for an eviction", () => {
   let evicting = 0;
   fc.assert(
     fc.property(inputs, (at) => {
@@ -260,7 +260,7 @@ function endedEarly(at: SchedulingInput, drawn: number): SchedulingInput {
   return { ...at, snapshot: { ...at.snapshot, running: left } };
 }
 
-it("a later job never precedes a ranked one of its level that may use the same", () => {
+it("reservations: no later job precedes a ranked one that may use the same", () => {
   const oneLevel = (jobs: readonly QueuedJob[]) =>
     jobs.map((job) => ({ ...job, kind: "training", qosLevel: "standard", priority: 0 }));
   fc.assert(
@@ -287,7 +287,7 @@ it("a later job never precedes a ranked one of its level that may use the same",
   );
 });
 
-it("levels precede ranks", () => {
+it("reservations: levels precede ranks", () => {
   fc.assert(
     fc.property(inputs, (at) => {
       const plan = schedule(at);

@@ -160,7 +160,7 @@ function runSequence(seed: number): void {
   }
 }
 
-test(`an updated view equals a new one in each step of ${SEQUENCES} random sequences`, () => {
+test(`cluster view: updated, it equals a new one; ${SEQUENCES} random sequences`, () => {
   const first = Math.floor(Math.random() * 2 ** 31);
   console.log(`first seed ${first}`);
   for (let n = 0; n < SEQUENCES; n++) {

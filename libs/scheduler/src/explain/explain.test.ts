@@ -88,18 +88,15 @@ describe("blockers", () => {
     ["ioOperationsPerSec", "io_operations_per_sec"],
     ["networkMbps", "network_mbps"],
     ["memoryMib", "memory_mib"],
-  ] as const)(
-    "Fragmented names %s, which is on too many nodes, and nothing else",
-    (name, resource) => {
-      const base = request({ gpus: 0 });
-      const each = node("a").capacity[name];
-      const scalars = { ...base.scalars, [name]: each + 1 };
-      const job = queued("q", { request: { ...base, scalars } });
-      expect(blockersOf([node("a"), node("b")], job)).toEqual([
-        { reason: "Fragmented", resource, requested: each + 1, free: 2 * each, limit: 2 * each },
-      ]);
-    },
-  );
+  ] as const)("Fragmented names only %s, which is on too many nodes", (name, resource) => {
+    const base = request({ gpus: 0 });
+    const each = node("a").capacity[name];
+    const scalars = { ...base.scalars, [name]: each + 1 };
+    const job = queued("q", { request: { ...base, scalars } });
+    expect(blockersOf([node("a"), node("b")], job)).toEqual([
+      { reason: "Fragmented", resource, requested: each + 1, free: 2 * each, limit: 2 * each },
+    ]);
+  });
 
   it("Fragmented names each amount that only another node has", () => {
     const { capacity } = node("a");
@@ -273,7 +270,7 @@ describe("explain", () => {
       { shared: { storageMb: 3, shards: 0, placesPerShard: 1 } },
       {},
     ],
-  ])("a job that only the bound on %s holds back starts when what runs has ended", (...args) => {
+  ])("a job that only the bound on %s holds starts when others have ended", (...args) => {
     const [, snapshot, change, rest] = args;
     const at = input(
       { nodes: [node("n")], running: [held], ...snapshot },

@@ -17,7 +17,7 @@ function placed(change: Parameters<typeof request>[0], strategy: string, tasks =
 }
 
 test.each(["binpack", "spread", "fragmentation"])(
-  "%s: a node of a higher rank comes first, whatever the strategy prefers",
+  "%s: nodes of higher ranks come first, whatever the strategy prefers",
   (strategy) => {
     for (const best of ["a", "b", "c"]) {
       expect(placed({ nodeRanks: ranked([best, 1]) }, strategy).nodes).toEqual([best]);
@@ -30,14 +30,14 @@ test.each(["binpack", "spread", "fragmentation"])(
   },
 );
 
-test("excluded nodes take no task; a job excluded everywhere waits with the reason", () => {
+test("choices of plugins: excluded nodes take no task; without any the job waits", () => {
   expect(placed({ excludedNodes: ["b", "c"] }, "spread").nodes).toEqual(["a"]);
   const nowhere = placed({ excludedNodes: ["a", "b", "c"] }, "spread");
   expect(nowhere.nodes).toBeUndefined();
   expect(JSON.stringify(nowhere.pending)).toContain('"plugin"');
 });
 
-test("a rank that is no whole number in its bounds is refused", () => {
+test("choices of plugins: a rank that is no whole number in its bounds is refused", () => {
   for (const rank of [-1, 0.5, 100_001, Number.NaN]) {
     expect(() => placed({ nodeRanks: ranked(["a", rank]) }, "spread")).toThrow(RangeError);
   }

@@ -8,7 +8,7 @@ const mix = (whole: number, half: number) =>
     { request: request({ gpuMilli: 500 }), tasks: half },
   ]);
 
-it("keeps the mix in use until the current one differs by more than a twentieth", () => {
+it("steady targets: the mix is kept until it differs by more than a twentieth", () => {
   const inUse = mix(50, 50);
   expect(steadyTargets(inUse, mix(540, 460))).toBe(inUse);
   const present = mix(56, 44);
@@ -17,7 +17,7 @@ it("keeps the mix in use until the current one differs by more than a twentieth"
   expect(steadyTargets(inUse, [])).toEqual([]);
 });
 
-it("counts tasks up and down to zero", () => {
+it("steady targets: tasks are counted up and down to zero", () => {
   const counts = new TargetCounts();
   counts.add(request(), 5);
   counts.add(request({ gpuMilli: 500 }), 2);

@@ -15,7 +15,7 @@ test("supervised: hidden layers begin by He's deviation, the last by 1 / sqrt(in
 });
 
 test.each(["regression", "classification"] as const)(
-  "supervised: the model alone gives the outputs that its loss is of: %s",
+  "supervised: the model alone gives the outputs of its loss: %s",
   (task) => {
     const shape = { features: 3, outputs: 2, task, hidden: [4] };
     const program = supervisedProgram(shape, 2);

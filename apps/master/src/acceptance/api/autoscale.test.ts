@@ -52,7 +52,7 @@ async function asleep(): Promise<void> {
   await eventually(isAsleep, "no replica stays");
 }
 
-it("a model without calls is unloaded, and a call starts it again", async () => {
+it("autoscaling: a model without calls is unloaded, and a call starts it again", async () => {
   await asleep();
   expect((await model()).scaling?.reason).toBe("idle for 3 s");
   const answer = await ask(8);
@@ -63,13 +63,13 @@ it("a model without calls is unloaded, and a call starts it again", async () => 
   expect([wanted_replicas, scaling?.reason]).toEqual([1, "1 calls wait and no replica runs"]);
 });
 
-it("a stream to a sleeping model is answered whole", async () => {
+it("autoscaling: a stream to a sleeping model is answered whole", async () => {
   await asleep();
   const text = await (await ask(8, true)).text();
   expect(text.trimEnd().endsWith("data: [DONE]")).toBe(true);
 });
 
-it("replicas grow with the queue, lose no call, and go one by one", async () => {
+it("autoscaling: replicas grow with the queue, lose no call, and go one by one", async () => {
   let most = 0;
   // A slow machine starts the second replica long after the first calls have ended.
   const askUntilGrown = async () => {
@@ -90,7 +90,7 @@ it("replicas grow with the queue, lose no call, and go one by one", async () => 
   await asleep();
 });
 
-it("bounds are set and checked over HTTP, and a fixed number ends the scaling", async () => {
+it("autoscaling: bounds are set over HTTP, and a fixed number ends it", async () => {
   const path = `/api/v1/models/${ID}/scaling`;
   const faults = [
     [{}, "scaling"],

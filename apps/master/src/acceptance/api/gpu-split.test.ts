@@ -19,7 +19,7 @@ async function api(method: string, path: string, body?: unknown) {
   return (await reply.json()) as Model;
 }
 
-it("a replica of two GPUs is one place with both, and others get what is left", async () => {
+it("GPU split: a replica of two GPUs is one place; others get what is left", async () => {
   const options = { threads: 1, split_mode: "row", tensor_split: [3, 1], main_gpu: 1 };
   const pair = { source: "builtin://tiny?seed=21", resources: { gpu_count: 2 }, options };
   await api("POST", "/api/v1/models", { id: "pair", ...pair });
@@ -44,7 +44,7 @@ it("a replica of two GPUs is one place with both, and others get what is left", 
   await eventually(async () => (await device("large")) !== undefined, "it is ready");
 });
 
-it("shares and places that do not fit the number of GPUs are refused by name", async () => {
+it("GPU split: shares and places of another number of GPUs are refused by name", async () => {
   const base = { id: "bad", source: "builtin://tiny?seed=23", resources: { gpu_count: 2 } };
   for (const [options, param] of [
     [{ tensor_split: [1] }, "options.tensor_split"],

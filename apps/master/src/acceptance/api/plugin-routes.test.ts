@@ -122,7 +122,7 @@ async function call(method: string, path: string, body?: unknown, key = cluster.
   return { status: reply.status, body: isJson ? JSON.parse(text) : text };
 }
 
-test("a route parses its input by its schemas and answers by them", async () => {
+test("plugin routes: a route parses its input by its schemas and answers by them", async () => {
   const made = await call("PUT", "/notes/notes/a", { text: "first" });
   expect(made).toEqual({
     status: 200,
@@ -134,7 +134,7 @@ test("a route parses its input by its schemas and answers by them", async () => 
   expect((await call("POST", "/notes/greet", {}, "")).body).toEqual({ text: "Hello" });
 });
 
-test("wrong input and refusals are problems that name what is wrong", async () => {
+test("plugin routes: wrong input and refusals are problems that name what is wrong", async () => {
   const long = await call("PUT", "/notes/notes/a", { text: "far too long", more: 1 });
   expect(long).toMatchObject({ status: 400, body: { code: "invalid_value" } });
   expect(long.body.errors.map(({ pointer }: { pointer: string }) => pointer).sort()).toEqual([
@@ -165,7 +165,7 @@ test("permissions: each route has its own, and keys without it are refused", asy
   expect((await call("DELETE", "/notes/notes", undefined, "")).status).toBe(401);
 });
 
-test("a stream's events arrive; a fault after the first is an event", async () => {
+test("plugin routes: a stream's events arrive; a fault after the first is an event", async () => {
   const three = [1, 2, 3].map((n) => `event: n\ndata: {"n":${n}}\n\n`).join("");
   expect((await call("GET", "/notes/count?to=3")).body).toBe(three);
   const failed = String((await call("GET", "/notes/count?to=6")).body);
@@ -215,7 +215,7 @@ test("documents: routes are in the served OpenAPI document and in the endpoints"
   });
 });
 
-test("a plugin that ends or blocks is answered for, counted and started again", async () => {
+test("plugin routes: one that ends or blocks is answered for and started again", async () => {
   const faults = async () => (await heddle.plugins.get("wild")).faults;
   const { exited, blocked } = await faults();
   expect(await call("POST", "/wild/exit", undefined, "")).toMatchObject({ status: 503 });
@@ -233,7 +233,7 @@ test("a plugin that ends or blocks is answered for, counted and started again", 
   expect(await cluster.metric("heddle_plugin_faults_total", 'kind="blocked"')).toBeGreaterThan(0);
 });
 
-test("refused plugins are listed with the reason, and the master serves", async () => {
+test("plugins: refused ones are listed with the reason, and the master serves", async () => {
   const all = await heddle.plugins.list();
   const reasons = all.filter(({ state }) => state === "refused").map(({ reason }) => reason);
   expect(reasons).toEqual([
@@ -251,7 +251,7 @@ test("refused plugins are listed with the reason, and the master serves", async 
   expect(await cluster.metric("heddle_plugin_faults_total", threw)).toBe(1);
 });
 
-test("event sinks get every event in order, at least once, also after a restart", async () => {
+test("event sinks: get every event in order, at least once, also after a restart", async () => {
   const file = join(folder, "ledger");
   const delivered = () =>
     (existsSync(file) ? readFileSync(file, "utf8") : "")
@@ -279,7 +279,7 @@ test("event sinks get every event in order, at least once, also after a restart"
   await eventually(async () => (await cluster.metric("heddle_plugin_sink_lag")) < 5, "it follows");
 });
 
-test("a master that is killed leaves no process of a plugin", async () => {
+test("plugins: a master that is killed leaves no process of one", async () => {
   const children = childrenOf(cluster.master.pid);
   expect(children.length).toBeGreaterThan(1);
   await cluster.stop(cluster.master, "SIGKILL");

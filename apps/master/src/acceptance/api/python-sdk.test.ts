@@ -5,7 +5,7 @@ import { ProcessCluster } from "../../../test/process-cluster.ts";
 import { hasPackages, runPython } from "../../../test/python/run-python.ts";
 
 it.skipIf(!hasPackages("openai"))(
-  "the official Python client streams, answers, lists, and raises typed errors",
+  "Python client: the official one streams, answers, lists and raises typed errors",
   async () => {
     const cluster = await ProcessCluster.start();
     try {

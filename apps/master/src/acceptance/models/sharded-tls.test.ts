@@ -42,7 +42,7 @@ const workers = async () => {
   return ((await reply.json()) as { data: Worker[] }).data;
 };
 
-it("workers with certificates divide a model, and answer as one", async () => {
+it("stages with TLS: workers with certificates divide a model, and answer as one", async () => {
   const file = join(cluster.data, "six.gguf");
   await writeTinyModel(file, { blocks: 6 });
   const options = { context_tokens: 512, kv_tokens: 1_024, max_sequences: 2, threads: 1 };
@@ -60,7 +60,7 @@ it("workers with certificates divide a model, and answer as one", async () => {
   expect(usage?.completion_tokens).toBe(TOKENS);
 });
 
-it("a stage serves no other worker's certificate than that of the last one", async () => {
+it("stages with TLS: one serves only the certificate of the last one's worker", async () => {
   const { deployment, replicas } = await model();
   const [first, last] = (replicas[0]?.stages ?? []).map(({ node }) => node);
   const all = await workers();

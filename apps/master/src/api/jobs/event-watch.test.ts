@@ -34,7 +34,7 @@ const headers = (after: string) => ({
 test.each([
   ["/api/v1/events", "/api/v1/jobs"],
   [`/api/v1/jobs/${jobId(1)}/events`, `/api/v1/jobs/${jobId(1)}`],
-])("event stream %s: a dropped position is 410 with a link to the list", async (path, list) => {
+])("events %s: a dropped position is 410 and links the list", async (path, list) => {
   const reply = await fetch(`${server.url}${path}`, { headers: headers("2.0") });
   expect(reply.status).toBe(410);
   expect(reply.headers.get("content-type")).toContain("application/problem+json");

@@ -430,7 +430,7 @@ test("reports a failure once: rank, node, exit code and last lines", async () =>
   });
 });
 
-test("fails a job that can never run as Unsatisfiable with the numbers", async () => {
+test("jobs: one that can never run fails as Unsatisfiable with the numbers", async () => {
   const id = await api.submit({ tasks: 1, resources: { gpu_count: 64 } });
   await api.reached(id, "failed");
   const { body } = await api.call("GET", `/jobs/${id}`);
@@ -438,7 +438,7 @@ test("fails a job that can never run as Unsatisfiable with the numbers", async (
   expect(body?.failure?.message).toMatch(/InsufficientGpu.*64 GPUs requested/);
 });
 
-test("fails a job as DeadlineExceeded at its time limit", async () => {
+test("jobs: one fails as DeadlineExceeded at its time limit", async () => {
   const id = await api.submit({ max_runtime_hours: 0.3 / 3_600 });
   await api.run(id);
   await api.reached(id, "failed");

@@ -59,7 +59,7 @@ async function faultsOf(config: Record<string, unknown>, more = {}) {
   return [reply.status, ...errors.map(({ pointer }) => pointer)];
 }
 
-it("refuses a plugin's own field with its pointer, as its schema says", async () => {
+it("config: a plugin's own field is refused with its pointer", async () => {
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 5, seed: 3 })).toEqual([200]);
   expect(await faultsOf({ generations: 0, learning_rat: 1 })).toEqual([
@@ -69,18 +69,18 @@ it("refuses a plugin's own field with its pointer, as its schema says", async ()
   ]);
 });
 
-it("reports a fault of a shared field before those of the plugin's own", async () => {
+it("config: a fault of a shared field is reported before the plugin's own", async () => {
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 0, seed: -1 })).toEqual([422, "#/config/seed"]);
 });
 
-it("accepts what one version of the plugin accepts, and refuses the rest", async () => {
+it("config: what one version of the plugin accepts passes, the rest is refused", async () => {
   attach(schemaWith(10), schemaWith(100));
   expect(await faultsOf({ generations: 50 })).toEqual([200]);
   expect(await faultsOf({ generations: 500 })).toEqual([422, "#/config/generations"]);
 });
 
-it("leaves a config to the trainer if a worker has reported no usable schema", async () => {
+it("config: without a usable schema of a worker it is left to the trainer", async () => {
   attach(schemaWith(100), undefined);
   expect(await faultsOf({ generations: 0 })).toEqual([200]);
   attach('{"type":"object","properties":{"a":{"pattern":"^(a+)+$"}}}');
@@ -89,7 +89,7 @@ it("leaves a config to the trainer if a worker has reported no usable schema", a
   expect(await faultsOf({ generations: 0 })).toEqual([200]);
 });
 
-it("ignores the config of a user's own program", async () => {
+it("config: that of a user's own program is ignored", async () => {
   attach(schemaWith(100));
   expect(await faultsOf({ generations: 0 }, { command: "true" })).toEqual([200]);
 });

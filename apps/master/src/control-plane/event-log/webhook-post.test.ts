@@ -59,7 +59,7 @@ const ADDRESSES = [
   ["IPv6, 6to4", "[2002:7f00:1::]"],
 ] as const;
 
-it.each(ADDRESSES)("webhooks: an address that is not public is refused: %s", async (_, host) => {
+it.each(ADDRESSES)("webhooks: a private address is refused: %s", async (_, host) => {
   for (const port of ["", ":443", ":8443", ":6379"]) {
     const url = `https://${host}${port}/hook`;
     const reply = await send(master, "POST", "/api/v1/webhooks", { url });

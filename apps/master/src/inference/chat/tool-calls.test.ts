@@ -7,7 +7,7 @@ function callText(name: string, args: unknown): string {
   return `<tool_call>\n{"name": "${name}", "arguments": ${JSON.stringify(args)}}\n</tool_call>`;
 }
 
-/** What came of a text in pieces that end at the given places. */
+/** The result for a text in pieces that end at the given places. */
 function split(text: string, cuts: readonly number[]) {
   const splitter = new ToolCallSplitter();
   const ends = [...cuts.map((cut) => cut % (text.length + 1)), text.length].sort((a, b) => a - b);

@@ -48,7 +48,7 @@ it.each([
   ["uuutaA", 60, "aA", "reasoning does not come first"],
   ["umu", 10, "u", "the last item stays, though it does not fit"],
   ["uaA", 10, "aA", "an output is never alone"],
-])("truncation: of %s, in a room of %i, is %s: %s", async (letters, room, wanted) => {
+])("truncation: %s in %i is %s: %s", async (letters, room, wanted) => {
   expect((await left(letters, room)).text).toBe(wanted);
 });
 

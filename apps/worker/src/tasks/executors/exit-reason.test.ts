@@ -24,7 +24,7 @@ test("exit: an unwritable file, or another failure, has the trainer's message", 
 test.each([
   "the task failed (server_error): Array buffer allocation failed",
   "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 4294967296",
-])("exit: last lines of %j are an OutOfMemory, with advice", (words) => {
+])("exit: last lines about memory are an OutOfMemory, with advice: %#", (words) => {
   const outOfMemory = {
     reason: "OutOfMemory",
     message: expect.stringContaining("resources.memory_gb"),

@@ -108,7 +108,7 @@ async function exitOf(spec: Partial<TaskSpec>) {
   return (await session.reaches("exited", task)).exit;
 }
 
-it("a worker offers its plugins' blocks beside its algorithms", () => {
+it("blocks: a worker offers those of its plugins beside its algorithms", () => {
   expect(leader.register?.executors).toContain("block");
   expect(leader.register?.algorithms).toEqual(
     expect.arrayContaining(["acts/act@3", "acts/stateless@1"]),
@@ -172,7 +172,7 @@ it.for(FAULTS)(
   },
 );
 
-it("a checkpoint without `resume`, and a block that no plugin has, are refused", async () => {
+it("blocks: a checkpoint without `resume`, and an unknown block, are refused", async () => {
   const stateless = await exitOf(step({}, { algorithm: "acts/stateless@1" }));
   expect(stateless?.message).toContain("yields a checkpoint and has no `resume`");
   const older = await exitOf(step({}, { algorithm: "acts/act@2" }));
@@ -180,7 +180,7 @@ it("a checkpoint without `resume`, and a block that no plugin has, are refused",
   expect(older?.message).toContain("no block acts/act@2, but acts/act@3, acts/stateless@1");
 });
 
-it("a cancelled step ends by its signal, one that hangs is killed", async () => {
+it("blocks: a cancelled step ends by its signal, one that hangs is killed", async () => {
   for (const act of ["leaves", "hangs"]) {
     const task = taskId(rank++);
     await session.start(step({ act }), task);
@@ -193,7 +193,7 @@ it("a cancelled step ends by its signal, one that hangs is killed", async () => 
   }
 });
 
-it("after a kill the next attempt continues at the last checkpoint, with the outputs", async () => {
+it("blocks: after a kill the next attempt continues at the last checkpoint", async () => {
   const jobId = "resumes";
   const spec = step({ act: "counts", stopAt: 3 });
   const first = { ...taskId(rank++), jobId };
@@ -219,7 +219,7 @@ it("after a kill the next attempt continues at the last checkpoint, with the out
   await until("its log", () => leader.log(second.rank, "stdout", 2) === "from 3\n", 30_000);
 });
 
-it("outputs that were yielded before a checkpoint are those of the next attempt too", async () => {
+it("blocks: outputs from before a checkpoint are those of the next attempt too", async () => {
   const first = { ...taskId(rank++), jobId: "early" };
   await session.start(step({ act: "early" }), first);
   const failed = await session.reaches("exited", first);
@@ -232,7 +232,7 @@ it("outputs that were yielded before a checkpoint are those of the next attempt 
   expect(exit?.artifacts).toMatchObject([{ name: "out.txt", bytes: 5 }]);
 });
 
-it("a damaged checkpoint is replaced by the one before it, if there is one", async () => {
+it("blocks: a damaged checkpoint is replaced by the one before it, if there is one", async () => {
   const jobId = "damaged";
   const first = { ...taskId(rank++), jobId };
   await session.start(step({ act: "counts" }, { keepCheckpoints: 2 }), first);
@@ -256,7 +256,7 @@ it("a damaged checkpoint is replaced by the one before it, if there is one", asy
   expect((await session.reaches("exited", third)).exit?.reason).toBe("CheckpointCorrupt");
 });
 
-it("large outputs are files, and many updates few lines and checkpoints", async () => {
+it("blocks: large outputs are files, and many updates few lines and checkpoints", async () => {
   const files = await exitOf(step({ act: "files" }));
   expect(files?.artifacts).toMatchObject([{ name: "out.txt", bytes: 6 }]);
   const many = { ...taskId(rank++), jobId: "many" };

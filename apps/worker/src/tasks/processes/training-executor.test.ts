@@ -231,7 +231,7 @@ test("cuda: without a usable GPU it is not retried, nor is a wrong config", asyn
 });
 
 // holds: train-unknown
-test("unknown environments and missing data are not retried", async () => {
+test("training: unknown environments and missing data are not retried", async () => {
   await leader.startWorker();
   const session = leader.open();
   const missing = "/there/is/no/such/file.csv";
@@ -259,37 +259,34 @@ test("unknown environments and missing data are not retried", async () => {
 test.each([
   ["of one node", ["n", "n"]],
   ["of two nodes", ["n", "m"]],
-])(
-  "two tasks %s leave with rank 0's checkpoint, long before their grace ends",
-  async (_, nodes) => {
-    await leader.startWorker();
-    const session = leader.open();
-    const spec = { ...training("ppo", { total_timesteps: 10_000_000, num_steps: 64 }), tasks: 2 };
-    const tasks = [taskId(0), taskId(1)];
-    for (const task of tasks) await session.lease(spec, task, [0]);
-    const parameterServers = [server.address];
-    const jobToken = randomBytes(32);
-    const ticket = ticketOf(taskId(), parameterServers);
-    for (const task of tasks)
-      session.send({ start: { task, peers: [], parameterServers, jobToken, ticket, nodes } });
-    for (const task of tasks) {
-      await until("it makes progress", () => !!session.status(task)?.progress?.line, waitMs);
-    }
-    const askedAtMs = performance.now();
-    for (const task of tasks) {
-      session.send({ stop: { task, checkpoint: true, graceMs: 150_000, why: "suspend" } });
-    }
-    for (const task of tasks) {
-      const { exit } = await session.reaches("exited", task, waitMs);
-      expect(exit).toMatchObject({ asked: true, message: "stopped: suspend" });
-    }
-    expect(session.status(taskId(0))?.progress?.checkpoint).toMatch(/^a1-r\d+-s1$/);
-    expect(session.status(taskId(1))?.progress?.checkpoint).toBe("");
-    const seconds = (performance.now() - askedAtMs) / 1_000;
-    console.info(`both had left after ${seconds.toFixed(1)} s`);
-    expect(seconds).toBeLessThan(60);
-  },
-);
+])("leaving: two tasks %s end with rank 0's checkpoint before their grace", async (_, nodes) => {
+  await leader.startWorker();
+  const session = leader.open();
+  const spec = { ...training("ppo", { total_timesteps: 10_000_000, num_steps: 64 }), tasks: 2 };
+  const tasks = [taskId(0), taskId(1)];
+  for (const task of tasks) await session.lease(spec, task, [0]);
+  const parameterServers = [server.address];
+  const jobToken = randomBytes(32);
+  const ticket = ticketOf(taskId(), parameterServers);
+  for (const task of tasks)
+    session.send({ start: { task, peers: [], parameterServers, jobToken, ticket, nodes } });
+  for (const task of tasks) {
+    await until("it makes progress", () => !!session.status(task)?.progress?.line, waitMs);
+  }
+  const askedAtMs = performance.now();
+  for (const task of tasks) {
+    session.send({ stop: { task, checkpoint: true, graceMs: 150_000, why: "suspend" } });
+  }
+  for (const task of tasks) {
+    const { exit } = await session.reaches("exited", task, waitMs);
+    expect(exit).toMatchObject({ asked: true, message: "stopped: suspend" });
+  }
+  expect(session.status(taskId(0))?.progress?.checkpoint).toMatch(/^a1-r\d+-s1$/);
+  expect(session.status(taskId(1))?.progress?.checkpoint).toBe("");
+  const seconds = (performance.now() - askedAtMs) / 1_000;
+  console.info(`both had left after ${seconds.toFixed(1)} s`);
+  expect(seconds).toBeLessThan(60);
+});
 
 /** Takes each path where tasks of this node could meet, as soon as its folder is there. */
 const SQUATTER = `

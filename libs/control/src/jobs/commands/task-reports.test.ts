@@ -49,7 +49,7 @@ test("progress: a rank whose clock is behind counts, since the hardened version"
     };
     const isHardened = control.version >= HARDENED;
     say(0, 3_600_000, 20);
-    // An hour behind; a lower step of another task is older all the same.
+    // An hour behind; a lower step of another task is older nevertheless.
     expect(say(1, 10, 10)).toEqual([3_600_000, 3_600_000]);
     expect(say(1, 20, 30)).toEqual(isHardened ? [20, 20] : [3_600_000, 3_600_000]);
     // Without steps, another task's reading counts on arrival, and a task's own by its clock.

@@ -69,7 +69,7 @@ test("scheduling input: a running job holds its shared storage; others hold none
 test.each([
   ["a dependency", { dependencies: [jobId(9)] }],
   ["its project's quota", { project: "p", resources: { gpu_count: 1, shared_storage_gb: 8 } }],
-])("a job that waits for %s holds no shared storage", (_, waits) => {
+])("shared storage: a job that waits for %s holds none", (_, waits) => {
   const cluster = new PlannedCluster();
   cluster.join("a");
   cluster.do({ type: "setting.put", name: "shared_storage_gb", value: 10 });

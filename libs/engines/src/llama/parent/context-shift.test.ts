@@ -68,7 +68,7 @@ it("context shift: a deterministic answer is that of calls with what is kept", a
 
 it.each([
   ["slots", SLOTS],
-  ["a pool that is too small for all", POOL],
+  ["a small pool", POOL],
 ])("context shift: answers side by side, with drafts, in %s", async (_, options) => {
   await withSession({ ...options, ...SHIFTING }, async (session) => {
     const answers = await Promise.all(PROMPTS.map((prompt) => session.ask(askFor(prompt))));

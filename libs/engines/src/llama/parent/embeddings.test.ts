@@ -142,7 +142,7 @@ describe("embeddings by the model's own pooling", () => {
 });
 
 // holds: api-rerank
-it("a rerank model gives each pair one score, by query and document", async () => {
+it("rerank: the model gives each pair one score, by query and document", async () => {
   await within(encoder(RANK), async (session) => {
     expect(session.engine.info.ranks).toBe(true);
     const pair = (query: string, document: string) => ({ kind: "pair", query, document }) as const;
