@@ -430,7 +430,7 @@ export const STRINGS = {
     lastUsed: "Last used",
     create: "Create a key",
     createSubmit: "Create",
-    days: "Valid for days (0: for ever)",
+    days: "Valid for days (0: forever)",
     rotate: "Rotate",
     rotateTitle: (name: string) => `Rotate ${name}?`,
     rotateText: "A new key with the same permissions is shown. The old one stays valid for a day.",

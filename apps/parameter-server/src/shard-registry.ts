@@ -92,7 +92,7 @@ export class ShardRegistry {
     return shards.filter(({ spec, calls }) => spec.attempt === attempt && !calls.ended);
   }
 
-  /** Calls that came with an attempt lower than the job's. */
+  /** Calls with an attempt lower than the job's. */
   refusedStale(jobId: string): number {
     return this.#jobs.get(jobId)?.refusedStale ?? 0;
   }

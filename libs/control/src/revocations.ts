@@ -43,7 +43,7 @@ export function isRevoked(
   return atMs !== undefined && validFromMs <= Number(atMs);
 }
 
-/** The nodes of revocations that came no earlier, as role/name, each with its time. */
+/** The nodes of revocations that were made no earlier, as role/name, each with its time. */
 export function revocationsSince(
   cluster: Pick<Cluster, "entries">,
   sinceMs: number,

@@ -201,13 +201,13 @@ const COUNTERS: readonly Metric[] = [
   },
   {
     name: "heddle_node_stage_hops_total",
-    help: "Ways of batches between workers that a last stage has timed.",
+    help: "Hops of batches between workers that a last stage has timed.",
     labels: ["deployment"],
     samples: eachStage(({ hops }) => hops),
   },
   {
     name: "heddle_node_stage_hop_seconds_total",
-    help: "Time of these ways.",
+    help: "Time of these hops.",
     labels: ["deployment"],
     samples: eachStage(({ hopMicros }) => Number(hopMicros ?? 0) / 1_000_000),
   },

@@ -9,7 +9,7 @@ export const SEEDED_BUGS = [
   "skipFsync",
   /** The disk answers before the bytes are on it. */
   "ackBeforeFsync",
-  /** A rejected vote is granted all the same. */
+  /** A rejected vote is granted nevertheless. */
   "doubleVote",
   /** A new leader's term does not begin with an entry of its own. */
   "skipNoOp",

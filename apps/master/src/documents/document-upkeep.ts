@@ -17,7 +17,7 @@ const SCAN_MS = 60_000;
 const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */
 const STEP_BYTES = 32 * 2 ** 20;
-/** The longest wait after a content came from no master; the first is a step, each twice the last. */
+/** The longest wait after no master gave a content; the first is a step, each twice the last. */
 const MAX_RETRY_MS = 60_000;
 /** The cost of a content beside its bytes. */
 const CONTENT_COST_BYTES = 64 * 1024;

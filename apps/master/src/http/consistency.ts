@@ -14,7 +14,7 @@ import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane
  * before the call on any master, or answers 503. The default `stale` answers at once from this
  * master's state. Response headers hold the mode and the applied index.
  */
-export class Consistency implements NestInterceptor {
+export class ConsistentReads implements NestInterceptor {
   readonly #control: ControlPlane;
 
   constructor(@Inject(CONTROL_PLANE) control: ControlPlane) {

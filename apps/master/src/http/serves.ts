@@ -7,7 +7,7 @@ import {
   UseInterceptors,
 } from "@nestjs/common";
 import { RouteConfig } from "@nestjs/platform-fastify";
-import { Consistency } from "./consistency.ts";
+import { ConsistentReads } from "./consistency.ts";
 
 /** The operation of a route, in its Fastify config; a route without it is denied. */
 export interface ServedConfig {
@@ -44,7 +44,7 @@ export function Serves<O extends ApiOperation>(operation: O): HandlerDecorator<O
     RequestMapping({ method: RequestMethod[method], path: routePath(path) }),
     HttpCode(status),
     RouteConfig(config),
-    ...(readsState ? [UseInterceptors(Consistency)] : []),
+    ...(readsState ? [UseInterceptors(ConsistentReads)] : []),
   );
   return (target, name, descriptor) => {
     Object.assign(descriptor.value as object, { [OPERATION]: operation });

@@ -43,7 +43,7 @@ export class OpenLoad {
     this.#change(load, 1);
   }
 
-  /** Call once per `add`, unless `clear` came between. */
+  /** Call once per `add`, unless `clear` was called between. */
   remove(load: CallLoad): void {
     this.#change(load, -1);
   }

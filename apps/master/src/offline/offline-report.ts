@@ -1,4 +1,4 @@
-/** What came of a command on a stopped master's files. */
+/** The outcome of a command on a stopped master's files. */
 export interface OfflineReport {
   /** For programs, with names as on the wire. */
   readonly record: Readonly<Record<string, unknown>>;

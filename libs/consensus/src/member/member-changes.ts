@@ -32,7 +32,7 @@ interface MemberChangesParts {
   /** The ids of the keys that this master holds. */
   readonly secretsKeys: readonly string[];
   readonly log: Log;
-  /** Whether the member is connected here, or has answered the leader of late. */
+  /** Whether the member is connected here, or has answered the leader recently. */
   readonly isActive: (id: number) => Promise<boolean>;
   /** Uses up the join token of a new master; rejects where it shows none that is for it. */
   readonly admit: (
@@ -105,7 +105,7 @@ function tooOld(from: Introduction__Output, version: number): AppError {
   return new AppError("conflict", message);
 }
 
-/** The state would come to it in a form that it cannot read. */
+/** It would receive the state in a form that it cannot read. */
 function checkHoldsKey({ name, secretsKeys }: Introduction__Output, key: string | undefined): void {
   if (key === undefined || secretsKeys.includes(key)) return;
   const given = secretsKeys.length === 0 ? "no key" : `the keys ${secretsKeys.join(", ")}`;

@@ -58,7 +58,7 @@ export function isRefusal({ type, reject, context }: Message): boolean {
   return type === "MsgProp" && reject && context.byteLength === PROPOSAL_HEADER_BYTES;
 }
 
-/** Sends a batch back to the member that it came from; undefined where it bears no number. */
+/** Sends a batch back to the member that it came from; undefined where it has no number. */
 export function refusalOf({ type, context, reject }: Message): Message | undefined {
   if (type !== "MsgProp" || reject || context.byteLength !== PROPOSAL_HEADER_BYTES)
     return undefined;

@@ -6,7 +6,7 @@ import type { SnapshotTaker } from "./snapshot-taker.ts";
 
 /**
  * Sends this member's newest snapshot to others. One whose own file cannot be read is set aside and
- * replaced by one of the state in memory: else sending would fail for ever.
+ * replaced by one of the state in memory: else sending would fail forever.
  */
 export class SnapshotSender {
   readonly #log: DurableLog;

@@ -184,7 +184,7 @@ class RaftThread {
     const { identity, directory, segmentBytes, snapshotEntries } = this.#options;
     const { id, cluster, incarnation, beginning } = identity;
     const log = this.#log();
-    // A joining member knows the others by hearsay until their snapshot or log comes.
+    // A joining member knows the others from messages alone until their snapshot or log arrives.
     this.#transport.setMembers(beginning?.members.filter((member) => member.id !== id) ?? []);
     return RaftReplica.open<undefined>({
       id,

@@ -64,7 +64,7 @@ export interface RaftTransportOptions {
   readonly locate: (address: string, to: number) => Promise<Endpoint>;
   /** Asks the group for a member that is not known here yet. */
   readonly findMember: (id: number) => Promise<Member | undefined>;
-  /** A connection came or went. */
+  /** A connection was opened or closed. */
   readonly onConnections?: (() => void) | undefined;
 }
 

@@ -70,7 +70,7 @@ export interface StageLoad {
   readonly busyMs: number;
   /** Without a frame, between two that followed each other soon. */
   readonly idleMs: number;
-  /** For the last stage: ways of a frame between workers, and their time beside all computing. */
+  /** For the last stage: hops of a frame between workers, and their time beside all computing. */
   readonly hops: number;
   readonly hopMicros: number;
 }

@@ -59,7 +59,7 @@ export class StopScanner {
     return { text: pending.slice(0, keep), stopped: false };
   }
 
-  /** The end of the text came: what was held back is no stop string after all. */
+  /** The text has ended: what was held back is no stop string after all. */
   flush(): string {
     const rest = this.#held;
     this.#held = "";

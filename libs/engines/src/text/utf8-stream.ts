@@ -18,7 +18,7 @@ export class Utf8Stream {
   /** The same for bytes that are whole characters: `text`. */
   pushWhole(text: string): string {
     if (!this.#mayHold || text === "") return text;
-    // What was held back is the beginning of a character that never came.
+    // What was held back is the beginning of a character that never arrived.
     return this.flush() + text;
   }
 

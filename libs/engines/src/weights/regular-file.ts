@@ -6,7 +6,7 @@ const NON_BLOCKING = constants.O_NONBLOCK ?? 0;
 
 /**
  * Opens a regular file for reading; throws on a pipe, a device, a socket or a directory. Without
- * O_NONBLOCK the open of a FIFO occupies a thread of Node's pool for ever, and there are four.
+ * O_NONBLOCK the open of a FIFO occupies a thread of Node's pool forever, and there are four.
  */
 export async function openRegular(path: string): Promise<FileHandle> {
   // Checked first: the open alone can have an effect on a device.

@@ -15,7 +15,7 @@ const atEndOfTurn = setImmediate;
 export class MessageSocket<Received, Sent> {
   /** Also gets the characters of the message. */
   onMessage: (message: Received, length: number) => void = () => undefined;
-  /** What came is no message; nothing more is read. */
+  /** What was received is no message; nothing more is read. */
   onFault: (error: Error) => void = () => undefined;
   readonly #socket: Socket;
   #lines: string[] = [];

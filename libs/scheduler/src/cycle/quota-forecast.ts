@@ -15,8 +15,8 @@ export interface ExpectedEnd extends Holder {
 
 /**
  * The first time at which a project's quota and the limit on running jobs admit the job, or
- * undefined. Holders end as assumed and nothing else starts; more is free later, hence the binary
- * search.
+ * undefined. Holders end as assumed and nothing else starts; more is free later, which allows a
+ * binary search.
  */
 export function* quotaAvailableMs(
   snapshot: SchedulingSnapshot,

@@ -106,7 +106,7 @@ export function takeAll(ledger: Ledger, { shape, tasks, shared }: Omit<Release, 
 
 /**
  * The earliest time at which the gang fits if every job stays to its latest end and nothing else
- * starts; undefined if never. More is free later, hence the binary search.
+ * starts; undefined if never. More is free later, which allows a binary search.
  */
 export function* earliestStartMs(
   ledger: Ledger,

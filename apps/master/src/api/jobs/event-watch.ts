@@ -195,7 +195,7 @@ export class EventWatch {
       await stream.drained();
       if (isMore) continue;
       if (job && isTerminal(job.state)) break;
-      // Events that came since the read wake nothing.
+      // Events that arrived since the read wake nothing.
       if (comparePositions(position, this.#control.jobs.events.last) < 0) continue;
       await this.#changes.next(POLL_MS, gone.signal);
     }

@@ -74,7 +74,7 @@ function checkSecrets(
 
 /**
  * A job waits for the jobs whose artifacts it starts with. Throws `unavailable` while a master that
- * may come to lead would start the job without them.
+ * may become the leader would start the job without them.
  */
 function afterInputs(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): SubmitJob {
   if ((spec.inputs?.length || spec.when?.length) && versionOf({ cluster }) < TAKES_INPUTS) {
@@ -89,7 +89,7 @@ function afterInputs(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): 
 }
 
 /**
- * A plugin's block is one task. Throws `unavailable` while a master that may come to lead would take
+ * A plugin's block is one task. Throws `unavailable` while a master that may become the leader would take
  * it for a training algorithm.
  */
 function asOneTask(spec: SubmitJob, { cluster }: Pick<Submitter, "cluster">): SubmitJob {

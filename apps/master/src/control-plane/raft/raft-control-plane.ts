@@ -415,7 +415,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
   /** The other members, each with the address at which it is reached now. */
   #othersNow(): Member[] {
     const { members } = this.#running;
-    // A joining member knows the others by hearsay until their snapshot or log comes.
+    // A joining member knows the others from messages alone until their snapshot or log arrives.
     const known = members.length > 0 ? members : (this.#identity.beginning?.members ?? []);
     return known
       .filter(({ id }) => id !== this.#identity.id)

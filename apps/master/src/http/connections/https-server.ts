@@ -97,7 +97,7 @@ function limitSession(session: ServerHttp2Session, firstMs: number): void {
   session.once("close", () => clearTimeout(timer));
 }
 
-/** Node bounds the time of requests over HTTP/1.1 alone, and lets a refused body wait for ever. */
+/** Node bounds the time of requests over HTTP/1.1 alone, and lets a refused body wait forever. */
 function limitRequest(
   request: Http2ServerRequest,
   response: Http2ServerResponse,

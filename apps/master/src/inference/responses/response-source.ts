@@ -65,7 +65,7 @@ export class StoredSource implements ResponseSource {
     }
   }
 
-  /** What comes of it there, until that master has no more of it or does not answer. */
+  /** Its progress there, until that master has no more of it or does not answer. */
   async *#live(
     master: string,
     from: number,

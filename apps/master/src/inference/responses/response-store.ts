@@ -38,7 +38,7 @@ export interface KeptResponse {
 }
 
 const DAY_MS = 86_400_000;
-/** After a call's deadline, the time in which its master may store what it came to. */
+/** After a call's deadline, the time in which its master may store its outcome. */
 const GRACE_MS = 60_000;
 const NO_USAGE = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 

@@ -100,7 +100,7 @@ export class DivisionPlanner {
   }
 }
 
-/** The workers with the most memory, in the order in which they came. */
+/** The workers with the most memory, in the order in which they are given. */
 function roomiest({ key }: LlamaDeployment, free: readonly StageCandidate[]): StageCandidate[] {
   const bytesOf = ({ memoryBytes }: StageCandidate) => memoryBytes(key) ?? 0;
   const kept = new Set(free.toSorted((a, b) => bytesOf(b) - bytesOf(a)).slice(0, MAX_WORKERS));

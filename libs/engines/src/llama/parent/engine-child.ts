@@ -40,7 +40,7 @@ export const CHILD_TIMEOUTS: ChildTimeouts = {
 
 /**
  * One engine process as its parent sees it. A loaded one that does not respond for too long is
- * ended: it hangs or was stopped, and would keep its requests for ever.
+ * ended: it hangs or was stopped, and would keep its requests forever.
  */
 export class EngineChild {
   readonly #process: EngineLink;

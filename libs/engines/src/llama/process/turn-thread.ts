@@ -3,7 +3,7 @@ import { AppError } from "@heddle/base/errors";
 import type { EngineFailure } from "@heddle/contracts/engine";
 import { SequenceQueue } from "../engine-thread/sequence-queue.ts";
 
-/** What such a thread answers to each message, in the order in which they came. */
+/** What such a thread answers to each message, in the order of their arrival. */
 export type TurnResult<Output> = { readonly value: Output } | { readonly failure: EngineFailure };
 
 /** How the thread is started, and what one item may take of it. */

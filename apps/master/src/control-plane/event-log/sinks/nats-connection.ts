@@ -163,7 +163,7 @@ export class NatsConnection {
   }
 }
 
-/** The first line of the server, and what came behind it. */
+/** The first line of the server, and what followed it. */
 async function greeting(socket: Socket): Promise<[ServerInfo, Buffer]> {
   let bytes: Buffer = Buffer.alloc(0);
   for (;;) {
