@@ -91,6 +91,27 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
     },
   );
 
+  it("jump: rows take the elements before, and the focus goes to the list", async () => {
+    const [, path, count, copy] = LISTS[2];
+    await multiply(path, count, copy);
+    await page.evaluate(`history.pushState(null, "", "/console/jobs")`);
+    const list = page.locator(".table-scroller");
+    const first = page.getByRole("link", { name: "jobs-0", exact: true });
+    await first.waitFor();
+    await list.evaluate((each) => each.scrollTo(0, 0));
+    await first.focus();
+    await page.evaluate(`document.activeElement.dataset.mark = "first"`);
+    await list.evaluate((each) => each.scrollTo(0, 4_000));
+    await page.getByRole("link", { name: "jobs-100", exact: true }).waitFor();
+    expect(await page.evaluate("document.activeElement.className")).toBe("table-scroller");
+    const marked = page.locator("[data-mark=first]");
+    expect(await marked.getAttribute("href")).toMatch(/^\/console\/jobs\/job_9\d$/);
+    const row = page.getByRole("row").filter({ has: marked });
+    expect(await row.getAttribute("aria-rowindex")).toMatch(/^9\d$/);
+    await marked.click();
+    await page.waitForURL(/jobs\/job_9\d$/);
+  });
+
   it.each(LISTS)("%s: all columns fit into 1280 pixels", async (name) => {
     await page.evaluate(`history.pushState(null, "", "/console/${name}")`);
     await page.getByRole("heading", { level: 1, name }).waitFor();

@@ -26,7 +26,7 @@ const COLUMNS: readonly TableColumn<LogEvent>[] = [
   {
     title: text.proof,
     width: "minmax(15rem, 1.5fr)",
-    cell: ({ sequence }) => <ProofCell sequence={sequence} />,
+    cell: ({ sequence }) => <ProofCell key={sequence} sequence={sequence} />,
   },
 ];
 

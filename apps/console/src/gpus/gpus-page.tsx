@@ -1,12 +1,12 @@
 import type { Worker as ClusterNode } from "@heddle/contracts/api/workers";
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { nodesQuery } from "../data/queries.ts";
 import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCount } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
+import { RowLink } from "../ui/row-link.tsx";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
 import { DeviceCells } from "./device-cells.tsx";
 import { GPU_FIGURES, type GpuFigure } from "./gpu-figure.ts";
@@ -62,9 +62,9 @@ function columnsOf(figure: GpuFigure): readonly TableColumn<ClusterNode>[] {
       title: STRINGS.common.name,
       width: "minmax(10rem, 1fr)",
       cell: ({ id, name }) => (
-        <Link className="row-link" to="/nodes/$id" params={{ id }}>
+        <RowLink className="row-link" to="/nodes/$id" id={id}>
           {name}
-        </Link>
+        </RowLink>
       ),
     },
     {

@@ -10,6 +10,7 @@ import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCompact, formatCount, formatSpan, formatTime } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
+import { RowLink } from "../ui/row-link.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { useNow } from "../ui/use-now.ts";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
@@ -130,9 +131,9 @@ const COLUMNS: readonly TableColumn<JobSummary>[] = [
     title: STRINGS.common.name,
     width: "minmax(10rem, 2.5fr)",
     cell: ({ id, name }) => (
-      <Link className="row-link" to="/jobs/$id" params={{ id }}>
+      <RowLink className="row-link" to="/jobs/$id" id={id}>
         {name}
-      </Link>
+      </RowLink>
     ),
   },
   {
@@ -178,10 +179,13 @@ const COLUMNS: readonly TableColumn<JobSummary>[] = [
 ];
 
 /** From its start to its end, or to now. */
-function RunTime({ job }: { readonly job: JobSummary }) {
-  const now = useNow();
-  const { started_at, ended_at, state } = job;
+function RunTime({ job: { started_at, ended_at, state } }: { readonly job: JobSummary }) {
   if (started_at === null) return null;
-  if (ended_at === null && isEndedState(state)) return null;
-  return formatSpan((ended_at ? Date.parse(ended_at) : now) - Date.parse(started_at));
+  const startMs = Date.parse(started_at);
+  if (ended_at !== null) return formatSpan(Date.parse(ended_at) - startMs);
+  return isEndedState(state) ? null : <TimeSince startMs={startMs} />;
+}
+
+function TimeSince({ startMs }: { readonly startMs: number }) {
+  return formatSpan(useNow() - startMs);
 }

@@ -1,11 +1,11 @@
 import type { Worker as ClusterNode } from "@heddle/contracts/api/workers";
 import { useQuery } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
 import { nodesQuery } from "../data/queries.ts";
 import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatBytes, formatCount, formatPercent } from "../ui/format.ts";
 import { Meter, PageHead, Waiting } from "../ui/parts.tsx";
+import { RowLink } from "../ui/row-link.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
 import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
 
@@ -14,9 +14,9 @@ const COLUMNS: readonly TableColumn<ClusterNode>[] = [
     title: STRINGS.common.name,
     width: "minmax(10rem, 2fr)",
     cell: ({ id, name }) => (
-      <Link className="row-link" to="/nodes/$id" params={{ id }}>
+      <RowLink className="row-link" to="/nodes/$id" id={id}>
         {name}
-      </Link>
+      </RowLink>
     ),
   },
   { title: STRINGS.common.kind, width: "minmax(8rem, 1fr)", cell: ({ kind }) => kind },

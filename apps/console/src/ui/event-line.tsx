@@ -1,6 +1,6 @@
 import type { ClusterEvent } from "@heddle/contracts/api/events";
-import { Link } from "@tanstack/react-router";
 import { formatTime } from "./format.ts";
+import { RowLink } from "./row-link.tsx";
 import { StatusBadge } from "./status-badge.tsx";
 
 /** One event: when, what it is about, and its new state. */
@@ -18,14 +18,14 @@ export function EventLine({ event }: { readonly event: ClusterEvent }) {
 export function EventSubject({ event }: { readonly event: ClusterEvent }) {
   if (event.type === "node") {
     return (
-      <Link className="name" to="/nodes/$id" params={{ id: event.node }}>
+      <RowLink className="name" to="/nodes/$id" id={event.node}>
         {event.node_name ?? event.node}
-      </Link>
+      </RowLink>
     );
   }
   return (
-    <Link className="name" to="/jobs/$id" params={{ id: event.job_id }}>
+    <RowLink className="name" to="/jobs/$id" id={event.job_id}>
       {event.name ?? event.job_id}
-    </Link>
+    </RowLink>
   );
 }

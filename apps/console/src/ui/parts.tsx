@@ -51,9 +51,7 @@ export function Meter({ share, text }: { readonly share: number; readonly text: 
   const width = `${Math.round(Math.min(1, Math.max(0, share)) * 100)}%`;
   return (
     <span className="meter">
-      <span className="meter-bar" aria-hidden="true">
-        <span style={{ width }} />
-      </span>
+      <span className="meter-bar" aria-hidden="true" style={{ backgroundSize: width }} />
       <span className="meter-text">{text}</span>
     </span>
   );

@@ -1,10 +1,21 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type ReactNode, useEffect, useRef } from "react";
+import {
+  type CSSProperties,
+  memo,
+  type ReactNode,
+  type RefObject,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+} from "react";
+import { elementKeys, NO_ELEMENTS } from "./element-keys.ts";
 
 export interface TableColumn<Row> {
   readonly title: string;
   /** A track of CSS grid, as `minmax(8rem, 2fr)`. */
   readonly width: string;
+  /** An element with a state of its own needs a key: after a jump it shows another row. */
   readonly cell: (row: Row) => ReactNode;
   readonly isNumber?: boolean;
 }
@@ -22,7 +33,7 @@ export interface VirtualTableOptions<Row> {
 }
 
 const ROW_PX = 40;
-/** Rows beyond each edge: few, since a jump of a screen makes all rows again. */
+/** Rows beyond each edge: few, since a jump of a screen draws all rows again. */
 const OVERSCAN = 4;
 
 /** A table of any length, of which only the rows in view are in the document. */
@@ -40,12 +51,19 @@ export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
   useEffect(() => {
     if (isAtEnd) onEnd?.();
   }, [isAtEnd, onEnd]);
-  const gridTemplateColumns = columns.map(({ width }) => width).join(" ");
+  const keys = useElementKeys(
+    scroller,
+    items.map(({ index }) => keyOf(rows[index]!)),
+  );
+  const style = useMemo(
+    () => ({ gridTemplateColumns: columns.map(({ width }) => width).join(" ") }),
+    [columns],
+  );
   return (
     <div className="table-scroller" ref={scroller} tabIndex={0}>
       <div className="table" role="table" aria-label={label} aria-rowcount={rows.length + 1}>
         <div role="rowgroup" className="table-head">
-          <div role="row" className="table-row" aria-rowindex={1} style={{ gridTemplateColumns }}>
+          <div role="row" className="table-row" aria-rowindex={1} style={style}>
             {columns.map(({ title, isNumber }) => (
               <div role="columnheader" key={title} className={isNumber ? "number" : undefined}>
                 {title}
@@ -53,25 +71,52 @@ export function VirtualTable<Row>(options: VirtualTableOptions<Row>) {
             ))}
           </div>
         </div>
-        <div role="rowgroup" className="table-body" style={{ height: virtual.getTotalSize() }}>
-          {items.map(({ index, start }) => (
-            <div
-              role="row"
-              key={keyOf(rows[index]!)}
-              className="table-row"
-              aria-rowindex={index + 2}
-              style={{ gridTemplateColumns, transform: `translateY(${start}px)` }}
-            >
-              {columns.map(({ title, cell, isNumber }) => (
-                <div role="cell" key={title} className={isNumber ? "number" : undefined}>
-                  {cell(rows[index]!)}
-                </div>
-              ))}
-            </div>
-          ))}
+        <div
+          role="rowgroup"
+          className="table-body"
+          style={{ height: virtual.getTotalSize(), paddingTop: items[0]?.start ?? 0 }}
+        >
+          {items.map(({ index }) => {
+            const row = rows[index]!;
+            const key = keys.get(keyOf(row));
+            return <TableRow key={key} row={row} at={index} columns={columns} style={style} />;
+          })}
         </div>
       </div>
       {rows.length === 0 && <div className="empty">{empty}</div>}
     </div>
   );
 }
+
+function useElementKeys(scroller: RefObject<HTMLElement | null>, rows: readonly string[]) {
+  const elements = useRef(NO_ELEMENTS);
+  elements.current = elementKeys(rows, elements.current);
+  const { keys, jumps } = elements.current;
+  useLayoutEffect(() => {
+    // The focus must not go to another row with its element, but the keys that scroll must work on.
+    const { current: list } = scroller;
+    const { activeElement: focused } = document;
+    if (jumps > 0 && focused !== list && list?.contains(focused))
+      list.focus({ preventScroll: true });
+  }, [jumps, scroller]);
+  return keys;
+}
+
+interface TableRowOptions<Row> extends Pick<VirtualTableOptions<Row>, "columns"> {
+  readonly row: Row;
+  readonly at: number;
+  readonly style: CSSProperties;
+}
+
+/** A row that stays in view is not drawn again. */
+const TableRow = memo(function TableRow<Row>({ row, at, columns, style }: TableRowOptions<Row>) {
+  return (
+    <div role="row" className="table-row" aria-rowindex={at + 2} style={style}>
+      {columns.map(({ title, cell, isNumber }) => (
+        <div role="cell" key={title} className={isNumber ? "number" : undefined}>
+          {cell(row)}
+        </div>
+      ))}
+    </div>
+  );
+}) as <Row>(options: TableRowOptions<Row>) => ReactNode;
