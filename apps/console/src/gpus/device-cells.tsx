@@ -27,7 +27,7 @@ export function DeviceCells({ node, figure }: DeviceCellsOptions) {
       aria-label={`${STRINGS.gpus.figures[figure]}: ${label}`}
     >
       {shown.map((gpu, at) => (
-        <g key={gpu.uuid || gpu.index} transform={`translate(${at * CELL_PX + 2} 2)`}>
+        <g key={gpu.index} transform={`translate(${at * CELL_PX + 2} 2)`}>
           <title>{`${gpu.index} ${gpu.name}: ${figureText(gpu, figure)}`}</title>
           <rect
             width={SIDE_PX}
