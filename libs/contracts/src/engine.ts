@@ -332,7 +332,7 @@ export const KV_DTYPES = ["f16", "q8_0"] as const;
 export type KvDtype = (typeof KV_DTYPES)[number];
 
 export interface DecodingOptions {
-  /** Tokens predicted from the prompt and computed at once, 0..16; 0 for none. */
+  /** Tokens predicted from the prompt and computed at once, 0..48; 0 for none. */
   readonly draftTokens?: number | undefined;
   /** `seed`: requests that give a seed; `request` if absent. */
   readonly deterministic?: DeterministicMode | undefined;

@@ -200,7 +200,7 @@ export const registerModelRequest = z
             draft_tokens: z
               .int()
               .min(0)
-              .max(16)
+              .max(48)
               .optional()
               .describe("The most tokens that are predicted and computed at once; 0 for none."),
             deterministic: z

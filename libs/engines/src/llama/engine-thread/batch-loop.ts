@@ -86,7 +86,7 @@ export class BatchLoop {
     this.#embeddings = new EmbeddingRounds(model);
     this.#grammars = new ThreadGrammars(model);
     const scratch = samplerScratch(vocabularySize);
-    this.#texts = { model, grammars: this.#grammars, scratch };
+    this.#texts = { model, grammars: this.#grammars, scratch, drafts: this.#drafts };
     this.#draw = new TokenDraw(model);
     this.#adapters = new LoadedAdapters(model, this.#sequences);
   }

@@ -3,7 +3,7 @@ import { TokenList } from "../kv-cache/token-list.ts";
 import type { SentTokens, ThreadSubmit } from "../protocol/thread-messages.ts";
 import { ReasoningLimiter } from "../sampling/reasoning-limiter.ts";
 import { Sampler, type SamplerScratch } from "../sampling/sampler.ts";
-import { Drafter } from "../speculation/drafter.ts";
+import type { DraftRounds } from "../speculation/draft-rounds.ts";
 import type { LoadedModel } from "./model.ts";
 import type { ThreadGrammars } from "./thread-grammars.ts";
 
@@ -16,6 +16,7 @@ export interface TextParts {
   readonly model: LoadedModel;
   readonly grammars: ThreadGrammars;
   readonly scratch: SamplerScratch;
+  readonly drafts: DraftRounds;
 }
 
 /** Which choice of a request begins, and when. */
@@ -48,7 +49,7 @@ export function beginTexts(
 }
 
 function beginText(
-  { model, grammars, scratch }: TextParts,
+  { model, grammars, scratch, drafts }: TextParts,
   request: ThreadSubmit,
   { choice, adapter, nowMs }: Beginning,
   isFirst: boolean,
@@ -72,7 +73,10 @@ function beginText(
     sampled: 0,
     scored: request.scoresPrompt && choice === 0 ? 1 : tokens.length,
     // A draft's tokens are computed in one call, which rounds differently.
-    drafter: mayDraft && !request.isDeterministic ? new Drafter(tokens) : undefined,
+    drafter:
+      mayDraft && !request.isDeterministic
+        ? drafts.drafterOf(tokens, sampling.temperature)
+        : undefined,
   };
 }
 

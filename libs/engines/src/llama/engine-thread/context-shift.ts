@@ -1,5 +1,4 @@
 import type { TextSequence } from "../kv-cache/sequence.ts";
-import { Drafter } from "../speculation/drafter.ts";
 import type { LoadedModel } from "./model.ts";
 
 /**
@@ -14,6 +13,6 @@ export function shiftContext(sequence: TextSequence, { cache, limits }: LoadedMo
   tokens.remove(kept, Math.ceil((tokens.length - kept) / 2));
   sequence.promptLength = tokens.length;
   sequence.scored = tokens.length;
-  if (sequence.drafter) sequence.drafter = new Drafter(tokens);
+  sequence.drafter?.forgetPlaces();
   return cache.admit(sequence, 0);
 }

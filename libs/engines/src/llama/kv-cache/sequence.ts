@@ -22,7 +22,7 @@ export interface TextSequence extends SequenceState {
    */
   scored: number;
   /** Absent where its next tokens are not predicted. */
-  drafter: Drafter | undefined;
+  readonly drafter: Drafter | undefined;
 }
 
 /** A sequence that ends with its prompt, and shares nothing: all of its rows are wanted. */

@@ -2,13 +2,13 @@
  * Lengths of drafts; with the token before them all but the first are multiples of four, as kernels
  * take rows by fours. With Q8_0 a call of 17 rows costs 1.15 times one of 16.
  */
-export const DRAFT_LENGTHS: readonly number[] = [1, 3, 7, 11, 15];
+export const DRAFT_LENGTHS: readonly number[] = [1, 3, 7, 11, 15, 23, 31, 47];
 
 /** The most that is assumed of a length that was not measured. */
 const ASSUMED_SHARE = 0.5;
 
-/** The most that is learned of a call, so that a stall of the machine is forgotten soon. */
-const MOST_SHARE = 3;
+/** The most that is learned of a call: no kernel takes more, and a stall of the machine is forgotten soon. */
+const MOST_SHARE = 1.5;
 
 /** Weights of a latest time below and above the one before: stalls of the machine only add to times. */
 const FASTER_CALL = 0.3;
@@ -18,7 +18,7 @@ const SLOWER_CALL = 0.05;
 const CALLS_PER_TIMING = 8;
 
 /** What a timing takes from all shares: a length that stalls made look slow is tried again. */
-const FORGOTTEN = 0.01;
+const FORGOTTEN = 0.003;
 
 /** What is known of a length. */
 interface Learned {

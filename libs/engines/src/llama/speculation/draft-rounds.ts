@@ -1,8 +1,15 @@
 import type { Sequence, TextSequence } from "../kv-cache/sequence.ts";
+import type { TokenList } from "../kv-cache/token-list.ts";
 import { DraftCost } from "./draft-cost.ts";
+import { DraftRates } from "./draft-rates.ts";
+import { Drafter } from "./drafter.ts";
 
 /** Drafted tokens of a round over all its sequences: the more decode, the shorter are the drafts. */
-export const MAX_ROUND_DRAFT_TOKENS = 32;
+export const MAX_ROUND_DRAFT_TOKENS = 64;
+
+/** What the first rates of a text weigh in tokens: a few draws are more often right by chance. */
+const GREEDY_WEIGHT = 2;
+const DRAWN_WEIGHT = 4;
 
 interface DraftLimits {
   /** The most tokens of a draft. */
@@ -17,10 +24,19 @@ export class DraftRounds {
   readonly #limits: DraftLimits;
   readonly #clockMs: () => number;
   readonly #cost = new DraftCost();
+  /** Of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn. */
+  readonly #greedyRates = new DraftRates(GREEDY_WEIGHT);
+  readonly #drawnRates = new DraftRates(DRAWN_WEIGHT);
 
   constructor(limits: DraftLimits, clockMs: () => number) {
     this.#limits = limits;
     this.#clockMs = clockMs;
+  }
+
+  /** Predicts the tokens of a new text. */
+  drafterOf(text: TokenList, temperature: number): Drafter {
+    const all = temperature === 0 ? this.#greedyRates : this.#drawnRates;
+    return new Drafter(text, all.ofText());
   }
 
   /**

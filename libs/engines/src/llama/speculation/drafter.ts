@@ -1,5 +1,6 @@
 import type { TokenList } from "../kv-cache/token-list.ts";
 import { DRAFT_LENGTHS } from "./draft-cost.ts";
+import { type DraftRates, kindOf } from "./draft-rates.ts";
 import { LookupIndex } from "./lookup-index.ts";
 
 /** The most tokens that are drafted for one call. */
@@ -7,16 +8,6 @@ export const MAX_DRAFT_TOKENS = Math.max(...DRAFT_LENGTHS);
 
 /** A draft must promise this many times the tokens of a call without it, so that small gains are not tried. */
 const LEAST_GAIN = 1.05;
-
-/** Kinds of matches: fewer tokens than the first bound, fewer than the second, and more. */
-const LONGER_MATCHES = [6, 12];
-
-/** By kind of match: the assumed share of right predictions before any was measured. */
-const FIRST_RATES = [0.4, 0.5, 0.6];
-
-/** The weight of the assumed rate in tokens, and the least weight of the latest token. */
-const FIRST_WEIGHT = 2;
-const LATEST_TOKEN = 0.1;
 
 /**
  * Predicts the next tokens of one sequence: those that followed where its last tokens occurred before
@@ -29,18 +20,23 @@ export class Drafter {
   /** The predicted tokens; the first of them are the draft. */
   readonly tokens = new Int32Array(MAX_DRAFT_TOKENS);
   readonly #text: TokenList;
-  readonly #index: LookupIndex;
-  readonly #rates = [...FIRST_RATES];
-  readonly #counts = FIRST_RATES.map(() => FIRST_WEIGHT);
+  readonly #rates: DraftRates;
+  #index: LookupIndex;
   /** The kind of the present match. */
   #kind = 0;
   #predicted = 0;
   #drafted = 0;
   #sampled = 0;
 
-  constructor(text: TokenList) {
+  constructor(text: TokenList, rates: DraftRates) {
     this.#text = text;
+    this.#rates = rates;
     this.#index = new LookupIndex(text);
+  }
+
+  /** A part of the text was taken away. */
+  forgetPlaces(): void {
+    this.#index = new LookupIndex(this.#text);
   }
 
   /**
@@ -55,8 +51,8 @@ export class Drafter {
     if (found === undefined) return 0;
     const { place, match } = found;
     const { values, length } = this.#text;
-    this.#kind = LONGER_MATCHES.filter((least) => match >= least).length;
-    this.#drafted = bestLength(this.#rates[this.#kind] as number, limit, costOf);
+    this.#kind = kindOf(match);
+    this.#drafted = bestLength(this.#rates.of(this.#kind), limit, costOf);
     this.#predicted = Math.max(1, this.#drafted);
     // A text that repeats its last few tokens continues with them.
     const period = length - place;
@@ -71,17 +67,9 @@ export class Drafter {
     const at = this.#sampled++;
     if (at >= this.#predicted) return false;
     const isRight = this.tokens[at] === token;
-    this.#learn(isRight ? 1 : 0);
+    this.#rates.learn(this.#kind, isRight);
     if (!isRight) this.#predicted = 0;
     return isRight && at < this.#drafted;
-  }
-
-  #learn(hit: number): void {
-    const kind = this.#kind;
-    const rate = this.#rates[kind] as number;
-    const count = (this.#counts[kind] as number) + 1;
-    this.#counts[kind] = count;
-    this.#rates[kind] = rate + Math.max(LATEST_TOKEN, 1 / count) * (hit - rate);
   }
 }
 
