@@ -42,6 +42,17 @@ it("preflight: refused for other origins, and if none is listed", async () => {
   }
 });
 
+it("pages without an origin: are refused, and no page may send cookies", async () => {
+  const open = await startTestMaster({ corsOrigins: ["*"] });
+  const replies = [await preflight(server, "null"), await preflight(open, "null")];
+  await open.master.close();
+  const allowed = replies.map(({ headers }) => headers.get("access-control-allow-origin"));
+  expect(allowed).toEqual([null, "*"]);
+  for (const { headers } of replies) {
+    expect(headers.get("access-control-allow-credentials")).toBeNull();
+  }
+});
+
 it("responses: answers, errors and streams carry the origin", async () => {
   const body = { model: "FamilyA-1-2B", messages: [{ role: "user", content: "hi" }] };
   for (const [more, key] of [

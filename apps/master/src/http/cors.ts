@@ -9,7 +9,7 @@ const EXPOSED =
 
 /**
  * Lets scripts of the listed origins read answers. Returns true for a preflight, which it has
- * answered. No cookie is used, so `*` exposes nothing without a key.
+ * answered. Cookies are never allowed, so `*` exposes nothing without a key.
  */
 export function answerCors(
   { method, headers }: FastifyRequest,

@@ -1,7 +1,7 @@
 // holds: access-tokens
 
 import { createHmac } from "node:crypto";
-import { exportSPKI, type JWTPayload, SignJWT } from "jose";
+import { CompactSign, exportSPKI, type JWTPayload, SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { isActiveToken } from "./introspection.ts";
 import { IssuerKeys } from "./issuer-keys.ts";
@@ -161,9 +161,22 @@ describe("access tokens", () => {
   });
 
   it("with a critical header that is not understood are refused", async () => {
-    const header = encoded({ alg: "RS256", kid: "k1", typ: "at+jwt", crit: ["x"], x: 1 });
-    const [, payload, signature] = (await signedToken(key, claims())).split(".");
-    await expect(verifier().verify(`${header}.${payload}.${signature}`)).rejects.toThrow(/refused/);
+    const header = { alg: "RS256", kid: "k1", typ: "at+jwt", crit: ["x"], x: 1 };
+    const token = new SignJWT(claims()).setProtectedHeader(header);
+    const signed = await token.sign(key.privateKey, { crit: { x: true } });
+    await expect(verifier().verify(signed)).rejects.toThrow(/refused/);
+  });
+
+  it("that contain a signed token in place of claims are refused", async () => {
+    const inner = new TextEncoder().encode(await signedToken(key, claims()));
+    const header = { alg: "RS256", kid: "k1", typ: "at+jwt", cty: "JWT" };
+    const nested = await new CompactSign(inner).setProtectedHeader(header).sign(key.privateKey);
+    await expect(verifier().verify(nested)).rejects.toThrow(/no valid signed JWT/);
+  });
+
+  it("for several audiences are accepted where one is this API", async () => {
+    const token = await signedToken(key, claims({ aud: ["other", "heddle"] }));
+    expect(await verifier().verify(token)).toMatchObject({ subject: "alice" });
   });
 });
 
@@ -187,6 +200,15 @@ describe("forged tokens", () => {
       const text = `${encoded({ alg: "HS256", kid: "k1", typ: "at+jwt" })}.${encoded(claims())}`;
       const signature = createHmac("sha256", secret).update(text).digest("base64url");
       await refused(`${text}.${signature}`, /algorithm/);
+    }
+  });
+
+  it("whose key id is a path, or a query, are refused", async () => {
+    for (const kid of ["../../../../dev/null", "k1' OR '1'='1", `${server.issuer}/keys`, "k1\0"]) {
+      const text = `${encoded({ alg: "HS256", kid, typ: "at+jwt" })}.${encoded(claims())}`;
+      const signature = createHmac("sha256", "").update(text).digest("base64url");
+      await refused(`${text}.${signature}`, /algorithm/);
+      await refused(await signedToken(await signingKey(kid), claims()), /no key of the issuer/);
     }
   });
 

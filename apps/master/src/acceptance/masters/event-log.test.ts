@@ -263,8 +263,19 @@ describe("event log of three masters", () => {
     await expect(onMaster(THIRD).events.log(next)).rejects.toMatchObject({ status: 412 });
     const made = await onMaster(THIRD).events.log({ ...next, expected_revision: 0 });
     expect(made.revision).toBe(1);
-    const own = { type: "X", source: "//heddle/events/c" };
-    await expect(onMaster(FIRST).events.log(own)).rejects.toMatchObject({ status: 400 });
+    const unnamed = await onMaster(FIRST).events.log({ type: "X", id: "x-1" });
+    expect(unnamed.source).toMatch(/^\/\/heddle\/keys\/\w+$/);
+    // Another caller's source would take the ids of its events.
+    const others = [
+      `${unnamed.source}x`,
+      "//heddle/users/alice",
+      "//heddle/events/c",
+      "//HEDDLE/x",
+    ];
+    for (const source of others) {
+      const logged = onMaster(FIRST).events.log({ type: "X", source });
+      await expect(logged, source).rejects.toMatchObject({ status: 400 });
+    }
     const log = await agreed();
     const logged = log.filter(({ source }) => source === "urn:lab");
     expect(logged).toMatchObject([

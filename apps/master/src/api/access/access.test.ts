@@ -70,6 +70,22 @@ describe("roles", () => {
     expect(await whoami(whole)).toMatchObject({ permissions: ["*"], projects: null });
   });
 
+  it("of a key without a project hold in the project `default`, not in others", async () => {
+    const job = { name: "theirs", command: "true", project: "vision" };
+    const { job_id: id } = (await (await send(server, "POST", "/api/v1/jobs", job)).json()) as {
+      job_id: string;
+    };
+    const key = await madeKey({ role: "operator" });
+    const { project, projects, permissions } = await whoami(key);
+    expect({ project, projects }).toEqual({ project: "default", projects: ["default"] });
+    expect(permissions).toEqual(expect.arrayContaining(["jobs:cancel", "cluster:read"]));
+    for (const method of ["GET", "DELETE"]) {
+      const reply = await send(server, method, `/api/v1/jobs/${id}`, undefined, as(key));
+      expect(reply.status, method).toBe(404);
+    }
+    expect((await send(server, "GET", `/api/v1/jobs/${id}`)).status).toBe(200);
+  });
+
   it("and scopes exclude each other, and unknown roles are refused", async () => {
     const both = { name: "a", role: "viewer", scopes: ["jobs:read"] };
     expect((await send(server, "POST", "/api/v1/keys", both)).status).toBe(400);
@@ -103,6 +119,34 @@ describe("bindings", () => {
     const rotated = await send(server, "POST", `/api/v1/keys/${id}/rotate`, {});
     const { key } = (await rotated.json()) as { key: string };
     expect((await send(server, "GET", "/api/v1/jobs", undefined, as(key))).status).toBe(200);
+  });
+
+  it("that grant everything are not inherited by keys of a caller without everything", async () => {
+    const { text } = await server.addKey({ scopes: ["cluster:admin"] });
+    const { id } = await server.addKey({ scopes: [] });
+    await send(server, "PUT", "/api/v1/service-accounts/root", {});
+    for (const bound of [
+      { kind: "key", subject: id },
+      { kind: "service", subject: "root" },
+    ]) {
+      const binding = { ...bound, role: "admin" };
+      expect((await send(server, "POST", "/api/v1/bindings", binding)).status).toBe(200);
+    }
+    const next = await send(server, "POST", `/api/v1/keys/${id}/rotate`, {});
+    const { id: successor } = (await next.json()) as { id: string };
+    const tries = [
+      [`/api/v1/keys/${id}/rotate`, {}],
+      [`/api/v1/keys/${successor}/rotate`, {}],
+      ["/api/v1/keys", { name: "mine", service_account: "root" }],
+      ["/api/v1/keys", { name: "mine", service_account: "root", role: "viewer" }],
+    ] as const;
+    for (const [path, body] of tries) {
+      const reply = await send(server, "POST", path, body, as(text));
+      expect([reply.status, await reply.text()], path).toEqual([
+        403,
+        expect.stringContaining("Only a caller with the permission `*`"),
+      ]);
+    }
   });
 
   it("to a role that grants everything are made only by a caller with everything", async () => {

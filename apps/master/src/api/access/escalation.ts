@@ -1,9 +1,9 @@
 import { grants } from "@heddle/auth/scopes";
 import { AppError } from "@heddle/base/errors";
 import { BINDS_ROLES, HAS_SERVICES, versionOf } from "@heddle/control/cluster-version";
-import type { ControlState } from "@heddle/control/state";
+import type { ApiKeyRecord, ControlState } from "@heddle/control/state";
 import type { Caller } from "../../http/identity/caller.ts";
-import { permissionsOf } from "../../http/identity/caller-resolver.ts";
+import { permissionsOf, rolesBoundTo } from "../../http/identity/caller-resolver.ts";
 
 /** An administrator of the cluster may give permissions that it lacks, except all of them. */
 export function refuseEscalation(
@@ -39,4 +39,18 @@ export function refuseRoleEscalation(
 ): void {
   if (project !== undefined) return;
   refuseEscalation(caller, permissionsOf(state, role, project), "role");
+}
+
+/** Refuses a key with all permissions: by its scopes, its role, or the roles that it inherits. */
+export function refuseKeyEscalation(
+  caller: Caller,
+  state: Pick<ControlState, "roles" | "access" | "bindings" | "keys">,
+  key: ApiKeyRecord,
+): void {
+  const { scopes, role, project } = key;
+  refuseEscalation(caller, scopes, "scopes");
+  const own = role === undefined ? [] : [{ role, project }];
+  for (const each of [...own, ...rolesBoundTo(state, key)]) {
+    refuseRoleEscalation(caller, state, each);
+  }
 }

@@ -122,13 +122,13 @@ describe("roles and routes", () => {
     expect(ofPlugin).toHaveLength(PERMISSIONS.length + 2);
   });
 
-  it.each(Object.keys(EVERYWHERE))("%s in the whole cluster", async (role) => {
+  it.each(Object.keys(EVERYWHERE))("%s without a project", async (role) => {
     const key = await keyOf({ role });
     const may = (permission: string) => EVERYWHERE[role]?.includes(permission) === true;
     expect(await disagreements(key, may)).toEqual([]);
   });
 
-  it("admin in the whole cluster", async () => {
+  it("admin without a project", async () => {
     expect(await disagreements(await keyOf({ role: "admin" }), () => true)).toEqual([]);
   });
 

@@ -13,8 +13,8 @@ import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { ownEventLog } from "./own-event-log.ts";
 
-/** The sources of the cluster's own events. */
-const OWN_SOURCES = "//heddle/events/";
+/** The sources of the cluster's own events, and of callers that name none. */
+const OWN_SOURCES = "//heddle/";
 
 /** What of an answer follows from the request alone. */
 type Named = Pick<LoggedEvent, "source" | "id" | "stream">;
@@ -61,9 +61,10 @@ function requested(request: CallerRequest): RequestedChange<Named> {
   const { project } = caller;
   const body = bodyOf(eventLogOperations.log, request);
   const { type, data, tags, audit = {}, stream, expected_revision: expected } = body;
-  const { source = `//heddle/${caller.kind}s/${caller.id}`, id = randomUUID() } = body;
-  if (source.startsWith(OWN_SOURCES)) {
-    const message = `Invalid value for 'source': ${OWN_SOURCES}... are the cluster's own events.`;
+  const own = `${OWN_SOURCES}${caller.kind}s/${caller.id}`;
+  const { source = own, id = randomUUID() } = body;
+  if (source !== own && source.toLowerCase().startsWith(OWN_SOURCES)) {
+    const message = `Invalid value for 'source': ${OWN_SOURCES}... are the cluster and its callers. Leave it out to be named yourself.`;
     throw new AppError("invalid_value", message, { param: "source" });
   }
   const event: ClientEvent = {

@@ -36,7 +36,7 @@ export class PastStates implements OnApplicationShutdown {
     if (!group) throw new AppError("precondition_failed", "This master is not part of a group.");
     if (at > appliedIndex) {
       const message = `Position ${at} is not applied on this master yet: the last is ${appliedIndex}.`;
-      throw new AppError("not_found", message);
+      throw new AppError("not_found", message, { param: "at" });
     }
     if (this.#thread) {
       const message = "This master is rebuilding another past state. Try again shortly.";
@@ -48,7 +48,8 @@ export class PastStates implements OnApplicationShutdown {
     const owner = { cluster, node: String(id) };
     const answer = await this.#run({ directory, owner, secretsKeyFile, at, question });
     if (answer.ok) return answer.json;
-    throw new AppError(answer.code, answer.message);
+    const param = answer.code === "gone" ? "at" : undefined;
+    throw new AppError(answer.code, answer.message, { param });
   }
 
   async onApplicationShutdown(): Promise<void> {

@@ -18,17 +18,12 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { type Caller, requestCaller } from "../../http/identity/caller.ts";
+import { requestCaller } from "../../http/identity/caller.ts";
 import { LastUsed } from "../../http/last-used.ts";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
-import {
-  checkBindsRoles,
-  checkHasServices,
-  refuseEscalation,
-  refuseRoleEscalation,
-} from "../access/escalation.ts";
+import { checkBindsRoles, checkHasServices, refuseKeyEscalation } from "../access/escalation.ts";
 import { limitsOf } from "../limits/limits-view.ts";
 import { successors, viewKey } from "./key-view.ts";
 import { pageOf } from "./page.ts";
@@ -66,7 +61,7 @@ export class KeysController {
     const body = bodyOf(keyOperations.create, request);
     const now = Date.now();
     const expiresAtMs = futureMs(body.expires_at, now);
-    const scopes = this.#scopesOf(body, requestCaller(request));
+    const scopes = this.#scopesOf(body);
     const { id, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
       id,
@@ -83,6 +78,7 @@ export class KeysController {
       createdAtMs: now,
       expiresAtMs,
     };
+    refuseKeyEscalation(requestCaller(request), this.#control.state, key);
     const answer = { ...this.#view(key), key: text };
     return { command: { type: "key.create", atMs: now, key }, answer };
   }
@@ -107,9 +103,6 @@ export class KeysController {
     const now = Date.now();
     const old = this.#find(id);
     const { role, project, scopes } = old;
-    const caller = requestCaller(request);
-    if (role !== undefined) refuseRoleEscalation(caller, this.#control.state, { role, project });
-    refuseEscalation(caller, scopes, "scopes");
     const { id: nextId, text } = createApiKey(body.environment);
     const key: ApiKeyRecord = {
       id: nextId,
@@ -127,6 +120,7 @@ export class KeysController {
       rotatedFrom: id,
       expiresAtMs: futureMs(body.expires_at, now) ?? old.expiresAtMs,
     };
+    refuseKeyEscalation(requestCaller(request), this.#control.state, key);
     const expiresAtMs = now + body.overlap_seconds * 1000;
     const answer = { ...this.#view(key), key: text };
     return { command: { type: "key.rotate", atMs: now, id, key, expiresAtMs }, answer };
@@ -155,23 +149,16 @@ export class KeysController {
   }
 
   /** The scopes of a new key: none where it has a role, or only those of its service account. */
-  #scopesOf(
-    body: Pick<KeySpec, "scopes" | "role" | "project" | "service_account">,
-    caller: Caller,
-  ): string[] {
+  #scopesOf(body: Pick<KeySpec, "scopes" | "role" | "service_account">): string[] {
     if (body.service_account !== undefined) checkHasServices(this.#control.state);
     if (body.role === undefined) {
-      const scopes = body.scopes ?? (body.service_account === undefined ? DEFAULT_SCOPES : []);
-      refuseEscalation(caller, scopes, "scopes");
-      return [...scopes];
+      return [...(body.scopes ?? (body.service_account === undefined ? DEFAULT_SCOPES : []))];
     }
     if (body.scopes !== undefined) {
       const message = "Invalid value for 'scopes': a key has a role or scopes, not both.";
       throw new AppError("invalid_value", message, { param: "scopes" });
     }
     checkBindsRoles(this.#control.state);
-    const project = body.project === DEFAULT_PROJECT ? undefined : body.project;
-    refuseRoleEscalation(caller, this.#control.state, { role: body.role, project });
     return [];
   }
 

@@ -52,7 +52,11 @@ export class PluginRoutesModule {
       body: body && bodyOf({ body, isBodyOptional }, request),
       caller: callerOf(request),
     };
-    const onStart = (cancel: () => void) => void reply.raw.once("close", cancel);
+    const onStart = (cancel: () => void) => {
+      // Its client may have left while the call was checked.
+      if (reply.raw.destroyed) cancel();
+      else reply.raw.once("close", cancel);
+    };
     const limits = { timeoutMs: route.timeoutMs, onStart };
     if (route.events) return this.#stream(plugin.stream(call, limits), reply);
     const text = String(await plugin.call(call, limits));

@@ -24,6 +24,7 @@ const SIGN_IN_MS = 600_000;
 /** Paths of the console's pages alone: no other site, and no route of the API. */
 const PAGE = /^\/console\/(?!session)[\w\-./?=&%:~]{0,500}$/;
 const HOME = "/console/";
+const ANY_ORIGIN = "http://console.invalid";
 const OPEN = { operation: { permission: "public" } };
 
 /** The sign-in of browsers by code and PKCE; each route is of the console and none of the API. */
@@ -90,7 +91,7 @@ export class SessionRoutes {
     try {
       const { url, pending } = await this.#signIn.begin();
       const untilMs = Date.now() + SIGN_IN_MS;
-      const way = { ...pending, to: typeof to === "string" && PAGE.test(to) ? to : HOME, untilMs };
+      const way = { ...pending, to: pageOf(to), untilMs };
       reply.header("set-cookie", this.#pending.set(way, SIGN_IN_MS / 1_000) ?? []);
       return redirect(reply, url);
     } catch (error) {
@@ -150,6 +151,13 @@ export class SessionRoutes {
     await this.#sessions.endAll(ended, Date.now());
     return reply.code(200).send();
   }
+}
+
+/** The asked page, as browsers read its path: without `..` that leads elsewhere. */
+function pageOf(to: unknown): string {
+  const url = typeof to === "string" ? URL.parse(to, ANY_ORIGIN) : null;
+  const page = url?.origin === ANY_ORIGIN ? url.pathname + url.search : "";
+  return PAGE.test(page) ? page : HOME;
 }
 
 function refused(why: string): AppError {

@@ -154,13 +154,19 @@ describe("the console's session", () => {
     expect((await whoami(other.browser, { "x-heddle-csrf": other.csrf })).status).toBe(200);
   });
 
-  it.each(["//evil.example", "https://evil.example", "/api/v1/keys", "/console/session/logout"])(
-    "leads to no other place than the console: %s",
-    async (to) => {
-      const login = `${url}/console/session/login?to=${encodeURIComponent(to)}`;
-      expect(await new Browser().follow(login)).toBe(`${url}/console/`);
-    },
-  );
+  it.each([
+    "//evil.example",
+    "https://evil.example",
+    "/\\evil.example",
+    "/console/..//evil.example",
+    "/console/%2e%2e/api/v1/keys",
+    "/console/./session/login",
+    "/api/v1/keys",
+    "/console/session/logout",
+  ])("leads to no other place than the console: %s", async (to) => {
+    const login = `${url}/console/session/login?to=${encodeURIComponent(to)}`;
+    expect(await new Browser().follow(login)).toBe(`${url}/console/`);
+  });
 
   it("is not begun by an answer that another browser asked for", async () => {
     const thief = new Browser();

@@ -53,12 +53,19 @@ export class CallerResolver {
 
   #ofKey(key: ApiKeyRecord, asked: string | undefined): Caller {
     const known = this.#ofScopes.get(key) ?? this.#ofScopesOf(key);
-    const bound = this.#bindingsOf(key);
+    const bound = rolesBoundTo(this.#state(), key);
     if (asked === undefined && key.role === undefined && bound.length === 0) return known;
-    const grants = grantsOfScopes(key.scopes, key.project, DEFAULT_PROJECT);
-    if (key.role !== undefined) this.#allow(grants, key.role, key.project);
+    const grants = this.#ownGrantsOf(key);
     for (const { role, project } of bound) this.#allow(grants, role, project);
     return inProject({ ...known, grants }, asked ?? known.project, asked);
+  }
+
+  /** By its scopes, or by its role: in its project alone, unless it administers the cluster. */
+  #ownGrantsOf({ scopes, role, project }: ApiKeyRecord): Grants {
+    if (role === undefined) return grantsOfScopes(scopes, project, DEFAULT_PROJECT);
+    const permissions = permissionsOf(this.#state(), role, project);
+    if (project !== undefined) return new Grants().allow(permissions, project);
+    return grantsOfScopes(permissions, undefined, DEFAULT_PROJECT);
   }
 
   #ofUser(user: TokenUser, asked: string | undefined): Caller {
@@ -119,25 +126,27 @@ export class CallerResolver {
     return caller;
   }
 
-  /** The roles bound to the key, to one that it replaced, or to its service account. */
-  #bindingsOf({ id, rotatedFrom, service }: ApiKeyRecord) {
-    const { bindings, keys } = this.#state();
-    if (bindings.size === 0) return [];
-    const roles = [...(bindings.get(bindingKey("key", id))?.roles ?? [])];
-    if (service !== undefined) {
-      roles.push(...(bindings.get(bindingKey("service", service))?.roles ?? []));
-    }
-    let before = rotatedFrom;
-    for (let i = 0; i < MAX_ROTATIONS && before !== undefined; i++) {
-      roles.push(...(bindings.get(bindingKey("key", before))?.roles ?? []));
-      before = keys.get(before)?.rotatedFrom;
-    }
-    return roles;
-  }
-
   #allow(grants: Grants, role: string, project: string | undefined): void {
     grants.allow(permissionsOf(this.#state(), role, project), project);
   }
+}
+
+/** The roles bound to the key, to one that it replaced, or to its service account. */
+export function rolesBoundTo(
+  { bindings, keys }: Pick<AccessState, "bindings" | "keys">,
+  { id, rotatedFrom, service }: Pick<ApiKeyRecord, "id" | "rotatedFrom" | "service">,
+) {
+  if (bindings.size === 0) return [];
+  const roles = [...(bindings.get(bindingKey("key", id))?.roles ?? [])];
+  if (service !== undefined) {
+    roles.push(...(bindings.get(bindingKey("service", service))?.roles ?? []));
+  }
+  let before = rotatedFrom;
+  for (let i = 0; i < MAX_ROTATIONS && before !== undefined; i++) {
+    roles.push(...(bindings.get(bindingKey("key", before))?.roles ?? []));
+    before = keys.get(before)?.rotatedFrom;
+  }
+  return roles;
 }
 
 /** What a role grants where it is bound; nothing if there is no such role. */

@@ -108,7 +108,7 @@ export class ConsoleSessions {
     const bytes = Buffer.from(typeof given === "string" ? given : "");
     if (bytes.length === expected.length && timingSafeEqual(bytes, expected)) return;
     const message = `The header ${CSRF_HEADER} is missing or wrong: calls with the console's cookie need it. Reload the page.`;
-    throw new AppError("permission_denied", message);
+    throw new AppError("permission_denied", message, { param: CSRF_HEADER });
   }
 
   /** Ends one session, as its user asks. */

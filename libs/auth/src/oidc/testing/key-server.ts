@@ -23,8 +23,9 @@ export interface SigningKey {
 
 /** An issuer's metadata and keys over real HTTP; tests change the keys, or break it. */
 export class KeyServer {
-  readonly #server = createServer((request, response) => {
+  readonly #server = createServer(async (request, response) => {
     this.reads++;
+    await this.held;
     if (this.status !== 200) {
       response.writeHead(this.status).end();
       return;
@@ -49,6 +50,8 @@ export class KeyServer {
   readonly revoked = new Set<string>();
   /** Requests until now: two for each read of the keys. */
   reads = 0;
+  /** Answers come after it. */
+  held: Promise<void> | undefined;
   status = 200;
   /** Replaces every answer. */
   text: string | undefined;
