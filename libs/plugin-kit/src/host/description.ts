@@ -26,7 +26,7 @@ const routeDescription = z.object({
 });
 
 /** What a plugin is and adds, as data. Its process may say anything: names become parts of paths. */
-export const pluginDescription = z.object({
+const pluginDescription = z.object({
   name,
   version: text,
   capabilities: z.array(z.enum(CAPABILITIES)),
@@ -59,12 +59,30 @@ export type RouteDescription = z.output<typeof routeDescription>;
 const DEFAULT_TIMEOUT_MS = 10_000;
 /** The most characters of all its schemas together, which become part of the OpenAPI document. */
 const MAX_CHARACTERS = 4_194_304;
+/** Deeper JSON could not be written everywhere. */
+const MAX_LEVELS = 256;
 
 /** Describes what a plugin has added. Throws where a schema has no JSON Schema, or is too large. */
 export function describePlugin(loaded: LoadedPlugin): PluginDescription {
-  const description = descriptionOf(loaded);
+  return withinBounds(descriptionOf(loaded));
+}
+
+/** What a plugin's process says of itself. Throws where it is none, too large, or nested too deeply. */
+export function describedAs(given: unknown): PluginDescription {
+  return withinBounds(pluginDescription.parse(given));
+}
+
+function withinBounds(description: PluginDescription): PluginDescription {
+  if (!isNestedWithin(description, MAX_LEVELS)) {
+    throw new Error(`what it adds has schemas of more than ${MAX_LEVELS} levels`);
+  }
   jsonOf(description, "what it adds", MAX_CHARACTERS);
   return description;
+}
+
+function isNestedWithin(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return true;
+  return levels > 0 && Object.values(value).every((each) => isNestedWithin(each, levels - 1));
 }
 
 function descriptionOf(loaded: LoadedPlugin): PluginDescription {

@@ -342,6 +342,7 @@ test("secrets of its settings are in no log, state or answer, whatever it throws
 
 const REFUSALS = [
   ["its apiVersion is 2, and this master has 1", () => plugin("", { apiVersion: 2 })],
+  ['its apiVersion is "^1", and this master has 1', () => plugin("", { apiVersion: "^1" })],
   ["its name is ../x", () => plugin("", { name: "../x" })],
   ["config.size: ", () => plugin("", {}, "config: z.object({ size: z.number() }),")],
   ["it takes no config", () => plugin(""), { config: { a: 1 } }],

@@ -105,16 +105,31 @@ test.concurrent.for(DECLARED)(
   },
 );
 
-test("a plugin may not describe itself by a name that leads elsewhere", async () => {
+/** A module that says what the plugin adds, after a change of it. */
+function forged(change: string): string {
   const lists = `["routes","admission","filters","scores","sinks","algorithms","environments","commands","blocks","engines","executors","panels"]`;
-  const forged = `const none = Object.fromEntries(${lists}.map((name) => [name, []]));
-    const description = { ...none, name: "../../elsewhere", version: "1", capabilities: [], digest: "" };
-    writeSync(3, JSON.stringify({ type: "loaded", description }) + "\\n"); for (;;)`;
-  const plug = await HostedPlugin.start({ ...ALONE, from: plugin({ module: forged }) }, log);
-  expect(plug.status()).toMatchObject({
-    state: "refused",
-    reason: expect.stringMatching(/describes itself wrongly: [\s\S]*"name"/),
-  });
+  return `const none = Object.fromEntries(${lists}.map((name) => [name, []]));
+    const description = { ...none, name: "forged", version: "1", capabilities: [], digest: "" };
+    ${change}
+    const said = JSON.stringify({ type: "loaded", description });
+    const nested = '{"a":'.repeat(5_000) + "1" + "}".repeat(5_000);
+    const bytes = Buffer.from(said.replace('"NESTED"', nested) + "\\n");
+    const wait = (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+    for (let at = 0; at < bytes.length; ) { try { at += writeSync(3, bytes, at); } catch { wait(5); } }
+    wait()`;
+}
+
+test.concurrent.for([
+  ["has a name that leads elsewhere", 'description.name = "../../elsewhere";', /"name"/],
+  ["is nested deeply", 'description.config = { of: "NESTED" };', /more than 256 levels/],
+  ["is huge", 'description.config = { of: "x".repeat(5e6) };', /characters, more than/],
+  ["is wrong in many parts", 'description.filters = Array(1e5).fill("/");', /^[\s\S]{0,2100}$/],
+] as const)("a plugin whose description %s is refused", async ([, change, reason]) => {
+  const from = plugin({ module: forged(change) });
+  const status = (await HostedPlugin.start({ ...ALONE, from }, log)).status();
+  expect(status.state).toBe("refused");
+  expect(status.reason).toMatch(/describes itself wrongly: /);
+  expect(status.reason).toMatch(reason);
 });
 
 test.concurrent("plugins that hang at their start delay that of their process only so long", async () => {

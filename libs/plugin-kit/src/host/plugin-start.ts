@@ -10,7 +10,7 @@ import type { HostedEntry } from "../loading/plugin-list.ts";
 import { ownCodePaths } from "../loading/plugin-source.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import { childFlags, pluginEnvironment } from "./child-flags.ts";
-import { type PluginDescription, pluginDescription } from "./description.ts";
+import { describedAs, type PluginDescription } from "./description.ts";
 import { MessageSocket } from "./message-socket.ts";
 import { type FromPlugin, MESSAGES_FD, type ToPlugin } from "./messages.ts";
 
@@ -125,9 +125,13 @@ function load(
         const isKnown = message.fault === "threw" || message.fault === "late";
         fail(String(message.reason).slice(0, LINE_CHARACTERS), isKnown ? message.fault : undefined);
       } else if (message?.type === "loaded") {
-        const { data, error } = pluginDescription.safeParse(message.description);
-        if (data) settle(() => resolve(data));
-        else fail(`it describes itself wrongly: ${error.message}`);
+        try {
+          const description = describedAs(message.description);
+          settle(() => resolve(description));
+        } catch (error) {
+          const why = (error as Error).message.slice(0, LINE_CHARACTERS);
+          fail(`it describes itself wrongly: ${why}`);
+        }
       }
     };
     const onExit = (code: number | null, signal: string | null) => {

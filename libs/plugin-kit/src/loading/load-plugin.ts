@@ -75,7 +75,7 @@ function pluginOf(module: { readonly default?: unknown }, kind: PluginHostKind):
   if (typeof name !== "string" || !NAME.test(name)) throw new Error(`its name is ${name}`);
   if (typeof version !== "string") throw new Error(`its version is ${version}, not a text`);
   if (apiVersion !== PLUGIN_API_VERSION) {
-    const message = `its apiVersion is ${apiVersion}, and this ${kind === "trainer" ? "worker" : kind} has ${PLUGIN_API_VERSION}`;
+    const message = `its apiVersion is ${JSON.stringify(apiVersion)}, and this ${kind === "trainer" ? "worker" : kind} has ${PLUGIN_API_VERSION}`;
     throw new Error(`${message}: use a version of the plugin that was made for it`);
   }
   if (typeof setup !== "function") throw new Error("its `setup` is not a function");
