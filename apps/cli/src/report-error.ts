@@ -22,6 +22,10 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
+/** Of a position of the log, in place of what its code says. */
+const POSITION_FIX =
+  "Give --at a position that the master has: `heddle cluster status` shows the last one, APPLIED.";
+
 /** Nouns of commands that have a `list` of the valid ids and names. */
 const LISTED: ReadonlySet<string> = new Set([
   "batches",
@@ -70,6 +74,7 @@ function causeOf(error: Error): string {
 function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): string | undefined {
   // A message from elsewhere than the cluster says itself what is missing.
   const isOfCluster = error instanceof HeddleError && error.request_id !== undefined;
+  if (isOfCluster && error.errors.some(({ pointer }) => pointer === "#/at")) return POSITION_FIX;
   if (code === "not_found") return isOfCluster ? listFix(noun) : undefined;
   // An `unavailable` that the cluster sent means that the cluster runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];

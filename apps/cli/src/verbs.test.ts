@@ -159,23 +159,34 @@ async function heddle(words: string, args: readonly string[], asked: string, key
   }
 }
 
+/** By key, how each call is refused. */
+const REFUSALS: Readonly<Record<string, readonly [status: number, code: string, detail: string]>> =
+  {
+    "Bearer good": [404, "not_found", "Nothing has the id x."],
+    "Bearer weak": [403, "permission_denied", "The API key weak lacks the permission x:y."],
+  };
+const UNKNOWN = [401, "invalid_api_key", "Incorrect API key provided."] as const;
+
 const server = createServer((request, response) => {
-  const isKnown = request.headers.authorization === "Bearer good";
-  const problem = isKnown
-    ? { code: "not_found", detail: "Nothing has the id x." }
-    : { code: "invalid_api_key", detail: "Incorrect API key provided." };
-  const fields = { ...problem, request_id: "req_7" };
-  response.writeHead(isKnown ? 404 : 401, { "content-type": "application/problem+json" });
-  response.end(JSON.stringify(fields));
+  const [status, code, detail] = REFUSALS[request.headers.authorization ?? ""] ?? UNKNOWN;
+  response.writeHead(status, { "content-type": "application/problem+json" });
+  response.end(JSON.stringify({ code, detail, request_id: "req_7" }));
+});
+/** Another program that listens at the endpoint. */
+const stranger = createServer((_request, response) => {
+  response.writeHead(200, { "content-type": "text/html" }).end("<html>Welcome to nginx!</html>");
 });
 let endpoint = "";
 beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
   endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 });
 afterAll(() => {
-  server.closeAllConnections();
-  server.close();
+  for (const each of [server, stranger]) {
+    each.closeAllConnections();
+    each.close();
+  }
 });
 
 describe("every verb", () => {
@@ -232,6 +243,46 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
       expect(stderr, words).toMatch(
         /^error Incorrect API key provided\.\nfix Give a key with --api-key .*\nrequest req_7\n$/,
       );
+    }
+  });
+
+  it("without the permission: exits with 4, names it and who gives it", async () => {
+    for (const [words, args] of Object.entries(ASKING)) {
+      if (words === "health") continue;
+      const { code, stdout, stderr } = await heddle(words, args, endpoint, "weak");
+      expect({ code, stdout }, words).toEqual({ code: 4, stdout: "" });
+      expect(stderr, words).toMatch(
+        /^error The API key weak lacks the permission x:y\.\nfix Ask an administrator .*\nrequest req_7\n$/,
+      );
+    }
+  });
+
+  it("at the address of another program: fails, and says that it is not Heddle", async () => {
+    const { port } = stranger.address() as AddressInfo;
+    for (const [words, args] of Object.entries(ASKING)) {
+      const ended = await heddle(words, args, `http://127.0.0.1:${port}`, "good");
+      expect(ended.code, words).toBeGreaterThan(0);
+      expect(ended.stdout, words).toBe("");
+      expect(ended.stderr, words).toMatch(/^error .*Heddle/);
+    }
+  });
+
+  it("with -o json: a refusal is on standard error, and standard output is empty", async () => {
+    for (const [words, args] of Object.entries(ASKING)) {
+      const { code, stdout } = await heddle(words, [...args, "-o", "json"], endpoint, "weak");
+      expect({ code, stdout }, words).toEqual({ code: 4, stdout: "" });
+    }
+  });
+
+  it("an unknown option or a further argument: exits with 2, and sends nothing", async () => {
+    const commands = new Map(verbsOf(program));
+    for (const [words, args] of Object.entries(ASKING)) {
+      const takesMore = commands.get(words)?.registeredArguments.some(({ variadic }) => variadic);
+      for (const more of ["--no-such-option", ...(takesMore ? [] : ["x"])]) {
+        const ended = await heddle(words, [...args, more, "y", "z"], endpoint, "good");
+        expect(ended, `${words} ${more}`).toMatchObject({ code: 2, stdout: "" });
+        expect(ended.stderr).toContain(`(see heddle ${words} --help)`);
+      }
     }
   });
 

@@ -109,6 +109,13 @@ export function errorOf(response: Response, body: string): HeddleError {
   });
 }
 
+/** Throws for a page, which no call answers: the address is another program's, or a proxy's. */
+export function refusePage({ headers, url }: Response): void {
+  if (!headers.get("content-type")?.startsWith("text/html")) return;
+  const message = `${url} answered with a page in place of data. Is it Heddle?`;
+  throw new ServerError(message, { code: "unavailable" });
+}
+
 /** The error in an event of a stream; undefined if the event is none. */
 export function streamedError(data: string): HeddleError | undefined {
   const fields = errorFields(data);

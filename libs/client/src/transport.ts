@@ -4,6 +4,7 @@ import {
   ConnectionError,
   errorOf,
   HeddleError,
+  refusePage,
   ServerError,
   TimeoutError,
 } from "./errors.ts";
@@ -138,7 +139,10 @@ export class HttpTransport {
 
   /** Resolves with the response when its head is received; the caller reads the body. */
   open(request: Request): Promise<Response> {
-    return this.#send(request, (response) => Promise.resolve(response));
+    return this.#send(request, async (response) => {
+      refusePage(response);
+      return response;
+    });
   }
 
   async #send<T>(request: Request, read: (response: Response) => Promise<T>): Promise<T> {

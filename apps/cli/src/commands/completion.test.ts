@@ -69,11 +69,20 @@ test.each(SHELLS)("completion: commands, options and choices in %s", (shell) => 
   expect(offered(shell, "jobs", "list", "--endp")).toEqual(["--endpoint"]);
   expect(offered(shell, "-o", "json", "keys", "rev")).toEqual(["revoke"]);
   expect(offered(shell, "-o", "y")).toEqual(["yaml"]);
+  expect(offered(shell, "completion", "z")).toEqual(["zsh"]);
   expect(offered(shell, "jobs", "logs", "--stream", "std").toSorted()).toEqual([
     "stderr",
     "stdout",
   ]);
 });
+
+test.runIf(SHELLS.includes("bash"))(
+  "completion: a value behind = in bash, as it splits words",
+  () => {
+    expect(offered("bash", "jobs", "list", "--output", "=", "ya")).toEqual(["yaml"]);
+    expect(offered("bash", "--output", "=")).toContain("wide");
+  },
+);
 
 test("completion: another shell is refused with those that there are", () => {
   const { status, stderr } = heddle("completion", "tcsh");

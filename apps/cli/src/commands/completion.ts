@@ -47,14 +47,16 @@ function bashScript(places: readonly Place[], globals: readonly Option[]): strin
     const all = path === "" ? globals : [...command.options, ...globals];
     return [`"${path}"`, [...all.map(({ long }) => long ?? ""), "--help"]] as const;
   });
-  const choices = places.flatMap(({ path, command }) =>
-    command.options.flatMap((option) =>
+  const choices = places.flatMap(({ path, command }) => [
+    ...command.options.flatMap((option) =>
       flagsOf(option).map((flag) => {
         const pattern = path === "" ? `*"|${flag}"` : `"${path}|${flag}"`;
         return [pattern, option.argChoices ?? []] as const;
       }),
     ),
-  );
+    // The first argument comes right behind the command.
+    [`"${path}|${command.name()}"`, argumentChoices(command)] as const,
+  ]);
   return `_heddle_commands() {
   case "$1" in
 ${cases(commands)}
@@ -71,14 +73,17 @@ ${cases(choices)}
   esac
 }
 _heddle() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" at="" words word i
+  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" at="" words word i
+  # Bash takes the sign of --option=value as a word.
+  if [ "$current" = "=" ]; then current=""
+  elif [ "$previous" = "=" ]; then previous="\${COMP_WORDS[COMP_CWORD-2]}"; fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="\${COMP_WORDS[i]}"
     case " $(_heddle_commands "$at") " in
       *" $word "*) at="\${at:+$at }$word" ;;
     esac
   done
-  words="$(_heddle_choices "$at|\${COMP_WORDS[COMP_CWORD-1]}")"
+  words="$(_heddle_choices "$at|$previous")"
   if [ -z "$words" ]; then
     case "$current" in
       -*) words="$(_heddle_options "$at")" ;;
@@ -106,6 +111,7 @@ function fishScript(places: readonly Place[], globals: readonly Option[]): strin
     ...command.commands.map(
       (each) => `${when(path)} -f -a ${each.name()} -d ${quoted(each.description())}`,
     ),
+    ...argumentChoices(command).map((each) => `${when(path)} -f -a ${each}`),
     ...(path === "" ? [] : command.options).map((option) => `${when(path)} ${fishOption(option)}`),
   ]);
   return `function __heddle_commands
@@ -127,6 +133,7 @@ ${globals.map((option) => `complete -c heddle ${fishOption(option)}`).join("\n")
 `;
 }
 
+const argumentChoices = (command: Command) => command.registeredArguments[0]?.argChoices ?? [];
 const namesOf = (command: Command) => command.commands.map((each) => each.name());
 const when = (path: string) => `complete -c heddle -n ${quoted(`__heddle_at ${quoted(path)}`)}`;
 

@@ -63,8 +63,14 @@ const REPLICAS: readonly Column<NodeReplica>[] = [
   { header: "DEVICE", value: ({ device }) => device ?? "" },
 ];
 
-/** The reading as tables. The order of rows is stable, so that a refresh moves nothing. */
-export function topText(reading: TopReading, out: Terminal): string {
+/** Lines beside the rows: of the summary, and of each section an empty one and its head. */
+const FIXED_LINES = 3 + 4 * 2;
+
+/**
+ * The reading as tables, of which a screen of so many lines shows a part each. The order of rows is
+ * stable, so that a refresh moves nothing.
+ */
+export function topText(reading: TopReading, out: Terminal, lines = Infinity): string {
   const { workers, jobs, more_jobs: more } = reading;
   const nodes = workers.toSorted((a, b) => byText(a.name, b.name));
   const gpus = nodes.flatMap(({ name: node, gpus: own }) =>
@@ -73,13 +79,32 @@ export function topText(reading: TopReading, out: Terminal): string {
   const replicas = nodes
     .flatMap(({ name: node, replicas: own }) => own.map((replica) => ({ ...replica, node })))
     .toSorted((a, b) => byText(a.deployment, b.deployment));
+  const counts = [nodes, gpus, jobs, replicas].map(({ length }) => length);
+  const [ofNodes = 0, ofGpus = 0, ofJobs = 0, ofReplicas = 0] = sharedLines(
+    counts,
+    lines - FIXED_LINES,
+  );
   return [
     summary(reading),
-    section(nodes, NODES, "no nodes", out),
-    section(gpus, GPUS, "no GPUs", out),
-    section(jobs, JOBS, "no jobs that wait or run", out) + (more ? "...\n" : ""),
-    section(replicas, REPLICAS, "no replicas of models", out),
+    section(nodes, NODES, "no nodes", out, ofNodes),
+    section(gpus, GPUS, "no GPUs", out, ofGpus),
+    section(jobs, JOBS, "no jobs that wait or run", out, ofJobs) + (more ? "...\n" : ""),
+    section(replicas, REPLICAS, "no replicas of models", out, ofReplicas),
   ].join("\n");
+}
+
+/** The lines of each section: short ones get all that they want, long ones share the rest. */
+export function sharedLines(wanted: readonly number[], lines: number): number[] {
+  const given = wanted.map(() => 0);
+  let left = lines;
+  for (let round = 0; left > 0 && round < Math.max(...wanted); round++) {
+    for (const [at, want] of wanted.entries()) {
+      if (left <= 0 || want <= round) continue;
+      given[at] = round + 1;
+      left--;
+    }
+  }
+  return given;
 }
 
 /** The lines that fit in a screen, each no longer than it is wide. */
@@ -109,15 +134,20 @@ function section<T>(
   columns: readonly Column<T>[],
   none: string,
   out: Terminal,
+  lines: number,
 ): string {
   if (rows.length === 0) return `${none}\n`;
+  const isWhole = rows.length <= lines;
+  // The last line says how many are left out.
+  const shown = isWhole ? rows : rows.slice(0, Math.max(0, lines - 1));
   const pieces: string[] = [];
   const collecting = { ...out, write: (piece: string) => void pieces.push(piece) };
   const clean = columns.map((column) => ({
     ...column,
     value: (row: T) => column.value(row).replace(CONTROLS, "\ufffd"),
   }));
-  printRows(rows, clean, "table", collecting);
+  printRows(shown, clean, "table", collecting);
+  if (!isWhole) pieces.push(`... ${rows.length - shown.length} more\n`);
   return pieces.join("");
 }
 

@@ -10,7 +10,9 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { terminal as terminalOf } from "../output/terminal.ts";
 import { DrivenProcess } from "../testing/driven-process.ts";
+import { sharedLines, type TopReading, topText } from "./top-view.ts";
 
 // `heddle top` with a cluster, without a terminal and in one that `script` of util-linux makes.
 
@@ -70,6 +72,21 @@ describe("heddle top", () => {
     const reading = JSON.parse(await ended("top", "--once", "-o", "json"));
     expect(Object.keys(reading)).toEqual(["at", "metrics", "workers", "jobs", "more_jobs"]);
     expect(reading.jobs).toMatchObject([{ name: "sleeper" }]);
+  });
+
+  it("a screen of 24 lines: shows a part of each list, and how many are left out", async () => {
+    const reading = JSON.parse(await ended("top", "--once", "-o", "json")) as TopReading;
+    const [worker] = reading.workers;
+    const gpus = Array.from({ length: 32 }, (_, index) => ({ ...worker!.gpus[0]!, index }));
+    const many = { ...reading, workers: [{ ...worker!, gpus }] };
+    const text = topText(many, terminalOf(process.stdout), 24);
+    expect(text.trimEnd().split("\n")).toHaveLength(24);
+    expect(text).toMatch(/^worker-1\/8 .*\n\.\.\. 23 more$/m);
+    expect(text).toMatch(/^tiny-random /m);
+    expect(text).toContain("sleeper");
+    expect(topText(many, terminalOf(process.stdout))).toMatch(/^worker-1\/31 /m);
+    expect(sharedLines([1, 16, 3, 2], 12)).toEqual([1, 6, 3, 2]);
+    expect(sharedLines([5, 5], 3)).toEqual([2, 1]);
   });
 
   it("without a terminal: a block at each interval, until Ctrl-C", async () => {

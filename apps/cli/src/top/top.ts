@@ -99,7 +99,8 @@ function show(
   }
   const note = fault ? `${data.paint("red", "no answer")} ${fault}\n` : "";
   const { rows = 24 } = process.stdout;
-  const lines = fitted(`${note}${topText(reading, data)}`, process.stdout.columns || 80, rows);
+  const text = topText(reading, data, rows - (fault ? 1 : 0));
+  const lines = fitted(note + text, process.stdout.columns || 80, rows);
   for (const [at, line] of lines.entries()) {
     data.control(at === 0 ? "\x1b[H" : "\x1b[K\n");
     data.write(line);
