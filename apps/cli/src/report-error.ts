@@ -22,7 +22,7 @@ const FIXES: Partial<Readonly<Record<ErrorCode, string>>> = {
   overloaded: "Every worker is busy; try again, or start more workers.",
 };
 
-/** Of a position of the log, in place of what its code says. */
+/** The remedy for a position of the log, in place of that of its code. */
 const POSITION_FIX =
   "Give --at a position that the master has: `heddle cluster status` shows the last one, APPLIED.";
 

@@ -173,17 +173,17 @@ const server = createServer((request, response) => {
   response.end(JSON.stringify({ code, detail, request_id: "req_7" }));
 });
 /** Another program that listens at the endpoint. */
-const stranger = createServer((_request, response) => {
+const otherServer = createServer((_request, response) => {
   response.writeHead(200, { "content-type": "text/html" }).end("<html>Welcome to nginx!</html>");
 });
 let endpoint = "";
 beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
+  await new Promise<void>((resolve) => otherServer.listen(0, "127.0.0.1", resolve));
   endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 });
 afterAll(() => {
-  for (const each of [server, stranger]) {
+  for (const each of [server, otherServer]) {
     each.closeAllConnections();
     each.close();
   }
@@ -258,7 +258,7 @@ fix Check that the cluster is running: \`heddle up\` starts one, --endpoint sele
   });
 
   it("at the address of another program: fails, and says that it is not Heddle", async () => {
-    const { port } = stranger.address() as AddressInfo;
+    const { port } = otherServer.address() as AddressInfo;
     for (const [words, args] of Object.entries(ASKING)) {
       const ended = await heddle(words, args, `http://127.0.0.1:${port}`, "good");
       expect(ended.code, words).toBeGreaterThan(0);

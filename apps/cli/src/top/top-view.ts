@@ -67,7 +67,7 @@ const REPLICAS: readonly Column<NodeReplica>[] = [
 const FIXED_LINES = 3 + 4 * 2;
 
 /**
- * The reading as tables, of which a screen of so many lines shows a part each. The order of rows is
+ * The reading as tables, of which a screen of this many lines shows a part each. The order of rows is
  * stable, so that a refresh moves nothing.
  */
 export function topText(reading: TopReading, out: Terminal, lines = Infinity): string {
@@ -94,7 +94,7 @@ export function topText(reading: TopReading, out: Terminal, lines = Infinity): s
 }
 
 /** The lines of each section: short ones get all that they want, long ones share the rest. */
-export function sharedLines(wanted: readonly number[], lines: number): number[] {
+function sharedLines(wanted: readonly number[], lines: number): number[] {
   const given = wanted.map(() => 0);
   let left = lines;
   for (let round = 0; left > 0 && round < Math.max(...wanted); round++) {

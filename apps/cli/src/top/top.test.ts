@@ -12,7 +12,7 @@ import { programOf } from "@heddle/base/testing/programs";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { terminal as terminalOf } from "../output/terminal.ts";
 import { DrivenProcess } from "../testing/driven-process.ts";
-import { sharedLines, type TopReading, topText } from "./top-view.ts";
+import { type TopReading, topText } from "./top-view.ts";
 
 // `heddle top` with a cluster, without a terminal and in one that `script` of util-linux makes.
 
@@ -85,8 +85,6 @@ describe("heddle top", () => {
     expect(text).toMatch(/^tiny-random /m);
     expect(text).toContain("sleeper");
     expect(topText(many, terminalOf(process.stdout))).toMatch(/^worker-1\/31 /m);
-    expect(sharedLines([1, 16, 3, 2], 12)).toEqual([1, 6, 3, 2]);
-    expect(sharedLines([5, 5], 3)).toEqual([2, 1]);
   });
 
   it("without a terminal: a block at each interval, until Ctrl-C", async () => {

@@ -13,6 +13,8 @@ export function childFlags(entry: HostedEntry, code: readonly string[]): string[
   const readable = [HEDDLE, ...code, ...read, ...write];
   return [
     "--permission",
+    // Its files are beyond the permissions.
+    "--no-experimental-sqlite",
     ...(processes ? ["--allow-child-process"] : []),
     ...readable.map((path) => `--allow-fs-read=${asGiven(path)}`),
     ...write.map((path) => `--allow-fs-write=${asGiven(path)}`),

@@ -67,7 +67,7 @@ export function describePlugin(loaded: LoadedPlugin): PluginDescription {
   return withinBounds(descriptionOf(loaded));
 }
 
-/** What a plugin's process says of itself. Throws where it is none, too large, or nested too deeply. */
+/** What a plugin's process says of itself. Throws where it is invalid, too large, or nested too deeply. */
 export function describedAs(given: unknown): PluginDescription {
   return withinBounds(pluginDescription.parse(given));
 }

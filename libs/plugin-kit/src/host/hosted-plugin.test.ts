@@ -1,6 +1,14 @@
 // holds: plugins-contained
 
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -233,6 +241,7 @@ test("a plugin may not read other files, signal others or start processes", asyn
     read: `readFileSync(${JSON.stringify(file)});`,
     "read beside it": `readFileSync(${JSON.stringify(join(folder, "beside"))});`,
     "read below it": `readFileSync(${JSON.stringify(join(folder, "below/key"))});`,
+    database: `new ((await import("node:sqlite")).DatabaseSync)(${JSON.stringify(join(secret, "new"))});`,
     signal: "process.kill(process.ppid, 0);",
     "signal below": "process._kill(process.ppid, 0);",
     "signal as itself": "process.pid = process.ppid; process.kill(process.ppid, 0);",
@@ -249,6 +258,7 @@ test("a plugin may not read other files, signal others or start processes", asyn
     expect(plug.state, what).toBe("ready");
   }
   vi.unstubAllEnvs();
+  expect(readdirSync(secret)).toEqual(["key"]);
   const allowed = await start(plugin(`${tries.read} return { ok: true };`), { read: [secret] });
   expect(await call(allowed)).toBe('{"ok":true}');
 });

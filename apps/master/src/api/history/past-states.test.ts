@@ -70,7 +70,7 @@ async function explained(job: string, at: number): Promise<string> {
   return stdout;
 }
 
-/** Of a position that the master does not have. */
+/** The remedy for a position that the master does not have. */
 const FIX = /^error .*\d\..*\nfix .*`heddle cluster status` shows the last one, APPLIED/;
 
 const weightIn = ({ data }: PastState) => data.find(({ id }) => id === "alpha")?.["weight"];

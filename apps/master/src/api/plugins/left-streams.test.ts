@@ -75,7 +75,7 @@ it("a plugin's call: is cancelled with its client", async () => {
   await delay(500);
   leave.abort();
   expect(await asked).toBe("AbortError");
-  await eventually(async () => (await figure("left")) === 1, "the plugin is told");
+  await eventually(async () => (await figure("left")) === 1, "the plugin has the signal");
 });
 
 it("a plugin's calls: end where their client left while they were checked", async () => {
@@ -94,7 +94,7 @@ it("a plugin's calls: end where their client left while they were checked", asyn
   // The master learns it from the connections.
   await delay(200);
   release.resolve();
-  await eventually(async () => (await figure("left")) === 2, "the plugin is told");
+  await eventually(async () => (await figure("left")) === 2, "the plugin has the signal");
   expect(await isStill()).toBe(true);
   expect((await given()) - before).toBeLessThan(100);
 });
