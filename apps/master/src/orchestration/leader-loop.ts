@@ -1,3 +1,4 @@
+import { restAfter } from "@heddle/base/async/rest";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ControlCommand } from "@heddle/control/command";
@@ -102,7 +103,7 @@ export class LeaderLoop {
     }
     this.#running = false;
     // A loop may use at most half of the time, however much there is to do.
-    this.#pauseMs = Math.max(pauseMs, clock.monotonicMs() - startedMs);
+    this.#pauseMs = Math.max(pauseMs, restAfter(clock.monotonicMs() - startedMs));
     if (this.#isRequested) this.#wakeIn(this.#pauseMs);
     if (nextMs === undefined) return;
     const waitMs = Math.max(this.#pauseMs, nextMs - clock.wallMs());

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { restAfter } from "./rest.ts";
 
 /**
  * A result that shows every change before the call for it. A run serves all calls since the one before
@@ -22,7 +23,7 @@ export class FreshRun<Result> {
     this.#next = undefined;
     const beganMs = performance.now();
     const run = this.#work();
-    const rest = () => delay(performance.now() - beganMs, undefined, { ref: false });
+    const rest = () => delay(restAfter(performance.now() - beganMs), undefined, { ref: false });
     this.#last = run.then(rest, rest);
     return run;
   }

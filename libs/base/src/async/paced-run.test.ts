@@ -51,6 +51,17 @@ test("PacedRun: after a long run it rests nine times as long", async () => {
   expect(runs).toEqual([0, 100]);
 });
 
+test("PacedRun: after a pause of the process within a run it rests for 5 s", async () => {
+  const { run, runs } = paced(20_000);
+  run.request();
+  await vi.advanceTimersByTimeAsync(0);
+  run.request();
+  await vi.advanceTimersByTimeAsync(4_999);
+  expect(runs).toEqual([0]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(runs).toEqual([0, 25_000]);
+});
+
 test("PacedRun: a request within the work runs it again; none does after the close", async () => {
   const runs: number[] = [];
   const run = new PacedRun(() => {

@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "../clock.ts";
+import { restAfter } from "./rest.ts";
 
 /** Runs below this are so cheap that they need no rest. */
 const CHEAP_MS = 1;
@@ -53,7 +54,7 @@ export class PacedRun {
     } finally {
       const endedMs = this.#clock.monotonicMs();
       const tookMs = endedMs - beganMs;
-      if (tookMs >= CHEAP_MS) this.#restsUntilMs = endedMs + tookMs * REST_FACTOR;
+      if (tookMs >= CHEAP_MS) this.#restsUntilMs = endedMs + restAfter(tookMs, REST_FACTOR);
     }
   }
 }

@@ -1,3 +1,4 @@
+import { restAfter } from "@heddle/base/async/rest";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
@@ -143,7 +144,7 @@ export class TaskDispatch implements LinkOwner {
     this.#alignLinks(startedMs);
     this.#compare(startedMs);
     void this.#confirmFailures();
-    this.#pauseMs = Math.max(PAUSE_MS, 2 * (clock.monotonicMs() - startedMs));
+    this.#pauseMs = Math.max(PAUSE_MS, restAfter(clock.monotonicMs() - startedMs, 2));
     if (clock.monotonicMs() - this.#progressCheckedMs < ROUND_MS) return;
     this.#progressCheckedMs = clock.monotonicMs();
     void this.#writeProgress(new Set());
