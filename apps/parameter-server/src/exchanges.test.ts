@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { MessageChannel, type Worker } from "node:worker_threads";
+import { ThreadCalls } from "@heddle/base/async/thread-calls";
 import { AppError } from "@heddle/base/errors";
 import { answerExchanges } from "@heddle/parameters/node-group/answer-exchanges";
 import type { ExchangeApi, ExchangeStart } from "@heddle/parameters/node-group/exchange-api";
@@ -17,7 +18,6 @@ import {
   stopServers,
   ticketOf,
 } from "@heddle/parameters/testing/server-processes";
-import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { jobOn, tensors } from "./testing/training-job.ts";
 

@@ -1,5 +1,13 @@
 import { randomUUID } from "node:crypto";
-import { closeSync, constants, type Dirent, fstatSync, openSync, type Stats } from "node:fs";
+import {
+  closeSync,
+  constants,
+  type Dirent,
+  fstatSync,
+  openSync,
+  type Stats,
+  statSync,
+} from "node:fs";
 import {
   chmod,
   type FileHandle,
@@ -105,6 +113,19 @@ export function openFileBeneathSync(
   mode = 0o600,
 ): number {
   const { parent, name } = split(path);
+  const openEntry = (entry: string, statFolder: () => Stats) => {
+    const file = openSync(entry, flags | LINKLESS, mode);
+    try {
+      const found = fstatSync(file);
+      if (!found.isFile()) throw notRegular(path, found);
+      if (found.nlink > 1) checkOwner(path, found, statFolder());
+      return file;
+    } catch (error) {
+      closeSync(file);
+      throw error;
+    }
+  };
+  if (parent.length === 0) return openEntry(join(root, name), () => statSync(root));
   let at = openSync(root, FOLDER);
   let place = root;
   try {
@@ -114,16 +135,7 @@ export function openFileBeneathSync(
       at = next;
       place = join(place, segment);
     }
-    const file = openSync(childOf(at, place, name), flags | LINKLESS, mode);
-    try {
-      const found = fstatSync(file);
-      if (!found.isFile()) throw notRegular(path, found);
-      if (found.nlink > 1) checkOwner(path, found, fstatSync(at));
-      return file;
-    } catch (error) {
-      closeSync(file);
-      throw error;
-    }
+    return openEntry(childOf(at, place, name), () => fstatSync(at));
   } finally {
     closeSync(at);
   }

@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import type { MessagePort } from "node:worker_threads";
-import type { ThreadCalls } from "@heddle/parameters/thread-calls";
+import type { ThreadCalls } from "@heddle/base/async/thread-calls";
 // Loaded beforehand: what a thread imports later would come at a real time.
 import "../../../apps/parameter-server/dist/checkpoint/restore-shard.js";
 import "../../../apps/parameter-server/dist/shard/norm-requests.js";

@@ -1,8 +1,8 @@
 import type { MessagePort } from "node:worker_threads";
+import { answerCalls } from "@heddle/base/async/thread-calls";
 import { type DataAnswer, DataListener } from "@heddle/parameters/data-plane/data-listener";
 import { pushAnswer, readPush } from "@heddle/parameters/data-plane/push-announcement";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
-import { answerCalls } from "@heddle/parameters/thread-calls";
 import type { CallerCredentials, NodeCredentials } from "@heddle/rpc/credentials";
 import { fromPlainCredentials } from "@heddle/rpc/plain-credentials";
 import { pieceBytes } from "../checkpoint/checkpoint-format.ts";

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { rm } from "node:fs/promises";
+import { ThreadCalls } from "@heddle/base/async/thread-calls";
 import { AppError } from "@heddle/base/errors";
 import { ownSocketPath } from "@heddle/base/temporary-socket";
 import type { KernelMemory } from "@heddle/kernels/kernels";
 import type { ShardSpec } from "@heddle/parameters/shards/shard-spec";
-import { ThreadCalls } from "@heddle/parameters/thread-calls";
 import { type NodeCredentials, toPlainCredentials } from "@heddle/rpc/credentials";
 import type { RefusalCounts } from "../refusal-counts.ts";
 import { ShardSlab, slabPlan } from "../slab/shard-slab.ts";

@@ -1,6 +1,6 @@
 import type { MessagePort } from "node:worker_threads";
+import { answerCalls } from "@heddle/base/async/thread-calls";
 import type { ParameterTraffic } from "../parameter-server-client.ts";
-import { answerCalls } from "../thread-calls.ts";
 import type { ExchangeApi, ExchangeStart, ExchangeTraffic } from "./exchange-api.ts";
 import { joinNodeGroup, type NodeClient } from "./join-node-group.ts";
 

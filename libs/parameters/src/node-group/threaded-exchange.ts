@@ -1,10 +1,10 @@
 import { Worker } from "node:worker_threads";
+import { ThreadCalls } from "@heddle/base/async/thread-calls";
 import { elementCount } from "@heddle/training/ir/value";
 import type { Parameters, PushTerms } from "@heddle/training/parameter-client";
 import type { FragmentExchange } from "@heddle/training/weave/fragment-exchange";
 import type { ParameterServerClientOptions } from "../parameter-server-client.ts";
 import { fragmentsOf, type ShardSetSpec } from "../shards/shard-spec.ts";
-import { ThreadCalls } from "../thread-calls.ts";
 import type {
   ExchangeApi,
   ExchangeClocks,
