@@ -209,7 +209,7 @@ function appendingLogs(change: (piece: LogPiece) => readonly LogPiece[]): Uproot
     (append) =>
       async function (this: LogStore, name, piece) {
         for (const each of change(piece)) await append.call(this, name, each);
-        return this.state(name);
+        return { ...(await this.state(name)), grew: true };
       },
   );
 }

@@ -21,6 +21,7 @@ const MODULES: Readonly<Record<string, string>> = {
   "libs/node-agent/dist/gpu-probe.js": "gpu-probe.ts",
   "libs/rpc/dist/peer.js": "peer.ts",
   "libs/rpc/dist/server.js": "server.ts",
+  "apps/master/dist/task-output/log-thread/start-log-store.js": "start-log-store.ts",
   "apps/parameter-server/dist/shard/freed-slabs.js": "freed-slabs.ts",
   "apps/parameter-server/dist/shard/start-thread.js": "start-thread.ts",
   "apps/trainer/dist/plans/plugin/load-plugins.js": "load-plugins.ts",

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
-import type { FileHandle } from "node:fs/promises";
 import { relative } from "node:path";
-import { openFileBeneath, replaceFileBeneath } from "@heddle/base/beneath";
+import { replaceFileBeneath } from "@heddle/base/beneath";
+import { pooledLogFiles, type TaskLogFile, type TaskLogFiles } from "./log-files.ts";
 
 const NO_BYTES = Buffer.alloc(0);
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
@@ -14,7 +14,8 @@ const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 export class TaskLogIndex {
   readonly #path: string;
   readonly #root: string;
-  #file: FileHandle;
+  readonly #files: TaskLogFiles;
+  #file: TaskLogFile;
   #spans: Span[] = [];
   #complete = false;
   #mark: Mark | undefined;
@@ -23,20 +24,31 @@ export class TaskLogIndex {
   #isRewritten = false;
   #writtenBytes: number;
 
-  private constructor(path: string, root: string, file: FileHandle, bytes: Buffer) {
+  private constructor(
+    path: string,
+    root: string,
+    files: TaskLogFiles,
+    opened: { readonly file: TaskLogFile; readonly bytes: Buffer },
+  ) {
     this.#path = path;
     this.#root = root;
+    this.#files = files;
+    const { file, bytes } = opened;
     this.#file = file;
     this.#writtenBytes = this.#load(bytes);
   }
 
   /** Opens the index at `path`, or creates it. It follows no link below `root`. */
-  static async open(path: string, root: string): Promise<TaskLogIndex> {
-    const file = await openFileBeneath(root, relative(root, path), APPEND);
+  static async open(
+    path: string,
+    root: string,
+    files: TaskLogFiles = pooledLogFiles,
+  ): Promise<TaskLogIndex> {
+    const file = await files.open(root, relative(root, path), APPEND);
     try {
       const { size } = await file.stat();
       const bytes = size > 0 ? await file.readFile() : NO_BYTES;
-      const index = new TaskLogIndex(path, root, file, bytes);
+      const index = new TaskLogIndex(path, root, files, { file, bytes });
       if (index.#writtenBytes < bytes.byteLength) await file.truncate(index.#writtenBytes);
       return index;
     } catch (error) {
@@ -175,7 +187,7 @@ export class TaskLogIndex {
     const path = relative(this.#root, this.#path);
     await replaceFileBeneath(this.#root, path, Buffer.concat(records));
     const before = this.#file;
-    this.#file = await openFileBeneath(this.#root, path, APPEND);
+    this.#file = await this.#files.open(this.#root, path, APPEND);
     await before.close();
     this.#writtenBytes = records.length * RECORD_BYTES;
     this.#isRewritten = false;

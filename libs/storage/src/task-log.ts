@@ -1,8 +1,8 @@
 import { spawn } from "node:child_process";
 import { constants } from "node:fs";
-import { type FileHandle, stat } from "node:fs/promises";
 import { dirname, relative } from "node:path";
 import { openFileBeneath } from "@heddle/base/beneath";
+import { pooledLogFiles, type TaskLogFile, type TaskLogFiles } from "./log-files.ts";
 import { TaskLogIndex } from "./task-log-index.ts";
 
 /** Bytes before the known end, compared to detect that the file was truncated. */
@@ -43,13 +43,13 @@ export class TaskLog {
   readonly path: string;
   readonly #root: string;
   readonly #index: TaskLogIndex;
-  readonly #data: FileHandle;
+  readonly #data: TaskLogFile;
   /** The last bytes that `observe` saw, at their position in the file. */
   #tail: { readonly at: number; readonly bytes: Buffer } | undefined;
   /** Bytes were written since the last sync. */
   #isUnsynced = false;
 
-  private constructor(path: string, root: string, index: TaskLogIndex, data: FileHandle) {
+  private constructor(path: string, root: string, index: TaskLogIndex, data: TaskLogFile) {
     this.path = path;
     this.#root = root;
     this.#index = index;
@@ -57,11 +57,15 @@ export class TaskLog {
   }
 
   /** Opens or creates the files; the folder must exist. It follows no link below `root`. */
-  static async open(path: string, root = dirname(path)): Promise<TaskLog> {
-    const index = await TaskLogIndex.open(indexPath(path), root);
+  static async open(
+    path: string,
+    root: string = dirname(path),
+    files: TaskLogFiles = pooledLogFiles,
+  ): Promise<TaskLog> {
+    const index = await TaskLogIndex.open(indexPath(path), root, files);
     try {
       const flags = constants.O_RDWR | constants.O_CREAT;
-      const data = await openFileBeneath(root, relative(root, path), flags);
+      const data = await files.open(root, relative(root, path), flags);
       return new TaskLog(path, root, index, data);
     } catch (error) {
       await index.close();
@@ -290,11 +294,8 @@ export class TaskLog {
 }
 
 /** Whether a log exists at the path. */
-export async function taskLogExists(path: string): Promise<boolean> {
-  return stat(indexPath(path)).then(
-    () => true,
-    () => false,
-  );
+export function taskLogExists(path: string, files: TaskLogFiles): Promise<boolean> {
+  return files.exists(indexPath(path));
 }
 
 function indexPath(path: string): string {

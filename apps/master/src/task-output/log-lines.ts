@@ -1,6 +1,6 @@
 import type { LogPiece } from "@heddle/storage/task-log";
 import type { LogName } from "./log-name.ts";
-import type { LogStore } from "./log-store.ts";
+import type { LogStorePort } from "./log-thread/log-store-api.ts";
 
 /** Longer lines are split. */
 const MAX_LINE_BYTES = 64 * 1024;
@@ -26,7 +26,7 @@ export interface LogItem {
 /** Reads one log line by line from a position, as far as it is available here. */
 export class LogLines {
   readonly name: LogName;
-  readonly #store: LogStore;
+  readonly #store: LogStorePort;
   #items: LogItem[] = [];
   #head = 0;
   /** The next byte to read; `#rest` holds the bytes before it that belong to no item yet. */
@@ -35,7 +35,7 @@ export class LogLines {
   #restMs = 0;
   #complete = false;
 
-  constructor(name: LogName, store: LogStore, offset: number) {
+  constructor(name: LogName, store: LogStorePort, offset: number) {
     this.name = name;
     this.#store = store;
     this.#position = offset;

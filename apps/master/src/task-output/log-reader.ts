@@ -7,7 +7,7 @@ import type { LogCursor } from "./log-cursor.ts";
 import { type LogItem, LogLines } from "./log-lines.ts";
 import { type LogName, type LogStream, logFileName } from "./log-name.ts";
 import type { LogRepair } from "./log-repair.ts";
-import type { LogStore } from "./log-store.ts";
+import type { LogStorePort } from "./log-thread/log-store-api.ts";
 
 /** Logs that one reader reads in parallel; incarnations of a task are read one after the other. */
 const MAX_LOGS = 64;
@@ -53,7 +53,7 @@ export interface LogBatch {
 }
 
 export interface LogReaderOptions {
-  readonly store: LogStore;
+  readonly store: LogStorePort;
   readonly repair: LogRepair;
   /** The present replicated state. */
   state(): JobsState;

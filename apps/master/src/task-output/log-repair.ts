@@ -4,7 +4,7 @@ import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { Peer } from "@heddle/rpc/peer";
 import { readLogMethod } from "@heddle/rpc/proto";
 import { type LogName, logFileOf } from "./log-name.ts";
-import type { LogStore } from "./log-store.ts";
+import type { LogStorePort } from "./log-thread/log-store-api.ts";
 
 const READ_BYTES = 4 * 1024 * 1024;
 const DEADLINE_MS = 10_000;
@@ -19,7 +19,7 @@ export interface LogSource {
 }
 
 export interface LogRepairOptions {
-  readonly store: LogStore;
+  readonly store: LogStorePort;
   readonly credentials: NodeCredentials;
   /** The other masters, then the task's worker if it is attached. */
   sources(name: LogName): readonly LogSource[];
@@ -103,4 +103,4 @@ export class LogRepair {
   }
 }
 
-type LogGap = Awaited<ReturnType<LogStore["gaps"]>>[number];
+type LogGap = Awaited<ReturnType<LogStorePort["gaps"]>>[number];

@@ -1,13 +1,17 @@
-import { mkdir, readdir, rm, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { readdir, rm, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { forEachLimit } from "@heddle/base/async/for-each-limit";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
+import { pooledLogFiles, type TaskLogFiles } from "@heddle/storage/log-files";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
 /** Open logs; the least recently used is closed first. */
 const MAX_OPEN = 256;
 const DEFAULT_SYNC_PAUSE_MS = 50;
+/** Logs that are synced at a time: a slow disk writes several at once. */
+const MAX_SYNCS = 4;
 const SWEEP_MS = 60_000;
 
 export interface LogStoreOptions {
@@ -17,6 +21,8 @@ export interface LogStoreOptions {
   readonly maxAgeMs: number;
   /** Pause between two syncs, so that pieces become durable in groups. */
   readonly syncPauseMs?: number | undefined;
+  /** How files are used; by default without blocking the thread. */
+  readonly files?: TaskLogFiles | undefined;
   readonly log: Log;
 }
 
@@ -25,6 +31,12 @@ export interface LogState {
   readonly end: number;
   readonly first: number;
   readonly complete: boolean;
+}
+
+/** The state after a piece. */
+export interface AppendedLog extends LogState {
+  /** Whether the piece brought anything new. */
+  readonly grew: boolean;
 }
 
 interface Held {
@@ -38,6 +50,7 @@ type Waiting = Pick<PromiseWithResolvers<void>, "resolve" | "reject">;
 /** The logs of all tasks on this master's disk: a folder per job, two files per stream. */
 export class LogStore {
   readonly #options: LogStoreOptions;
+  readonly #files: TaskLogFiles;
   readonly #held = new Map<string, Promise<Held>>();
   /** Logs with pieces that are not on disk yet, and the callers that wait for that. */
   readonly #dirty = new Map<string, Waiting[]>();
@@ -51,6 +64,7 @@ export class LogStore {
 
   constructor(options: LogStoreOptions) {
     this.#options = options;
+    this.#files = options.files ?? pooledLogFiles;
     this.#syncPauseMs = options.syncPauseMs ?? DEFAULT_SYNC_PAUSE_MS;
     this.#sweepTimer = setInterval(() => void this.sweep(Date.now()), SWEEP_MS);
     this.#sweepTimer.unref();
@@ -63,10 +77,10 @@ export class LogStore {
   }
 
   /** Appends a piece; resolves with the durable state once it includes the piece. */
-  async append(name: LogName, piece: LogPiece & { readonly first: number }): Promise<LogState> {
+  async append(name: LogName, piece: LogPiece & { readonly first: number }): Promise<AppendedLog> {
     const isProbe = piece.data.byteLength === 0 && !piece.complete && piece.first === 0;
     // A probe creates no log.
-    if (isProbe) return this.state(name);
+    if (isProbe) return { ...(await this.state(name)), grew: false };
     const grew = await this.#use(name, true, async (log) => {
       const before = log.end;
       await log.append(piece);
@@ -74,7 +88,7 @@ export class LogStore {
     });
     await this.#synced(name);
     if (grew) for (const listener of this.#listeners) listener(name);
-    return this.state(name);
+    return { ...(await this.state(name)), grew };
   }
 
   async state(name: LogName): Promise<LogState> {
@@ -147,7 +161,8 @@ export class LogStore {
   async #use<T>(name: LogName, create: boolean, work: (log: TaskLog) => Promise<T>) {
     if (this.#closed) throw new AppError("unavailable", "this master is stopping");
     const path = this.#path(name);
-    if (!create && !this.#held.has(path) && !(await taskLogExists(path))) return undefined;
+    if (!create && !this.#held.has(path) && !(await taskLogExists(path, this.#files)))
+      return undefined;
     this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
     try {
       const held = await this.#open(path);
@@ -167,8 +182,9 @@ export class LogStore {
       this.#held.set(path, known);
       return known;
     }
-    const opened = mkdir(join(path, ".."), { recursive: true, mode: 0o700 })
-      .then(() => TaskLog.open(path))
+    const opened = this.#files
+      .makeFolder(dirname(path))
+      .then(() => TaskLog.open(path, undefined, this.#files))
       .then((log): Held => ({ log, tail: Promise.resolve() }));
     this.#held.set(path, opened);
     opened.catch(() => this.#held.delete(path));
@@ -202,7 +218,7 @@ export class LogStore {
   async #sync(): Promise<void> {
     const dirty = [...this.#dirty];
     this.#dirty.clear();
-    for (const [path, waiting] of dirty) {
+    await forEachLimit(dirty, MAX_SYNCS, async ([path, waiting]) => {
       const held = await this.#held.get(path);
       try {
         if (held) await this.#inTurn(held, () => held.log.sync());
@@ -211,7 +227,7 @@ export class LogStore {
         this.#options.log.error({ path, error: toAppError(error).message }, "a log is not durable");
         for (const { reject } of waiting) reject(error);
       }
-    }
+    });
     this.#syncTimer = undefined;
     if (this.#dirty.size > 0 && !this.#closed) {
       this.#syncTimer = setTimeout(() => void this.#sync(), this.#syncPauseMs);

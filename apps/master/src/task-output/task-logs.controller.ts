@@ -14,6 +14,7 @@ import { CONTROL_PLANE, type ControlPlane } from "../control-plane/control-plane
 import { checkOwnsNode } from "../nodes/ownership.ts";
 import { type LogName, logFileOf, logNameOf } from "./log-name.ts";
 import { LogStore } from "./log-store.ts";
+import type { LogStorePort } from "./log-thread/log-store-api.ts";
 import { TaskSecrets } from "./task-secrets.ts";
 
 type ShipStream = ServerDuplexStream<LogChunk__Output, LogAck>;
@@ -28,14 +29,14 @@ const MAX_READ_BYTES = 4 * 1024 * 1024;
 /** TaskLogs of proto/tasks.proto on a master. */
 @Controller()
 export class TaskLogsController {
-  readonly #store: LogStore;
+  readonly #store: LogStorePort;
   readonly #secrets: TaskSecrets;
   readonly #control: Pick<ControlPlane, "state">;
   /** Chunks refused because their task belongs to another node. */
   fenced = 0;
 
   constructor(
-    @Inject(LogStore) store: LogStore,
+    @Inject(LogStore) store: LogStorePort,
     @Inject(TaskSecrets) secrets: TaskSecrets,
     @Inject(CONTROL_PLANE) control: Pick<ControlPlane, "state">,
   ) {

@@ -15,6 +15,8 @@ import type { LogName } from "./log-name.ts";
 import { LogReader } from "./log-reader.ts";
 import { LogRepair, type LogSource } from "./log-repair.ts";
 import { LogStore } from "./log-store.ts";
+import type { LogStorePort } from "./log-thread/log-store-api.ts";
+import { startLogStore } from "./log-thread/start-log-store.ts";
 import { TaskArtifactsController } from "./task-artifacts.controller.ts";
 import { TaskLogsController } from "./task-logs.controller.ts";
 import { TaskSecrets } from "./task-secrets.ts";
@@ -30,7 +32,7 @@ const MAX_ASKED_WORKERS = 16;
       provide: LogStore,
       inject: [MASTER_CONFIG, LOGGER],
       useFactory: ({ dataDirectory, taskLogs }: MasterConfig, log: Logger) =>
-        new LogStore({ directory: join(dataDirectory, "task-logs"), ...taskLogs, log }),
+        startLogStore({ directory: join(dataDirectory, "task-logs"), ...taskLogs, log }),
     },
     {
       provide: TaskSecrets,
@@ -57,9 +59,9 @@ const MAX_ASKED_WORKERS = 16;
   exports: [LogStore, LogReader, ArtifactReader, TaskSecrets],
 })
 export class TaskOutputModule implements OnApplicationShutdown {
-  readonly #store: LogStore;
+  readonly #store: LogStorePort;
 
-  constructor(@Inject(LogStore) store: LogStore) {
+  constructor(@Inject(LogStore) store: LogStorePort) {
     this.#store = store;
   }
 
@@ -79,7 +81,7 @@ function openSecrets(
 }
 
 function openRepair(
-  store: LogStore,
+  store: LogStorePort,
   credentials: NodeCredentials,
   control: ControlPlane,
   directory: NodeDirectory,
@@ -90,7 +92,7 @@ function openRepair(
 }
 
 function openReader(
-  store: LogStore,
+  store: LogStorePort,
   repair: LogRepair,
   control: ControlPlane,
   directory: NodeDirectory,
