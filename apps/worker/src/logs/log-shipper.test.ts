@@ -14,16 +14,18 @@ import { LogShipper, type ShippedLog } from "./log-shipper.ts";
 
 const clusterToken = "a-token-of-sixteen-characters";
 
-test("shipping: a worker connects once it has a log, at once", async () => {
+test("shipping: a worker with a log connects at once, and asks only for a long one", async () => {
   const credentials = { clusterToken, node: { role: "master", name: "m" } } as const;
   const { server, address } = await bindServer({ host: "127.0.0.1", port: 0, credentials });
   let streams = 0;
   let text = "";
+  const pieces: (readonly number[])[] = [];
   server.addService(taskLogsService, {
     ship: (stream: ServerDuplexStream<LogChunk__Output, LogAck>) => {
       streams += 1;
       stream.on("data", ({ file, offset, data, complete }: LogChunk__Output) => {
         text += data.toString();
+        pieces.push([offset, data.byteLength]);
         stream.write({ file, durable: offset + data.byteLength, complete });
       });
       stream.once("end", () => stream.end());
@@ -48,22 +50,25 @@ test("shipping: a worker connects once it has a log, at once", async () => {
   try {
     await delay(1_200);
     expect(streams).toBe(0);
-    const data = Buffer.from("line\n");
-    logs.push({
-      id: { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 },
-      grant: "",
-      stream: "stdout",
-      log: {
-        end: data.byteLength,
-        complete: true,
-        read: async (from: number) => {
-          return { offset: from, data: data.subarray(from), times: [], complete: true };
-        },
-      },
-    });
-    shipper.wake();
+    const add = (stream: string, data: Buffer) => {
+      const read = async (from: number) => {
+        return { offset: from, data: data.subarray(from), times: [], complete: true };
+      };
+      const id = { jobId: "job_A", attempt: 1, rank: 0, incarnation: 0 };
+      const log = { end: data.byteLength, complete: true, read };
+      logs.push({ id, grant: "", stream, log });
+      shipper.wake();
+    };
+    add("stdout", Buffer.from("line\n"));
     await eventually(() => shipped.length > 0, "the log is shipped");
     expect([streams, text, shipped]).toEqual([1, "line\n", [`${address} stdout`]]);
+    add("stderr", Buffer.alloc(5_000));
+    await eventually(() => shipped.length > 1, "the long log is shipped");
+    expect(pieces).toEqual([
+      [0, 5],
+      [0, 0],
+      [0, 5_000],
+    ]);
   } finally {
     await shipper.close();
     await closeServer(server, 0);

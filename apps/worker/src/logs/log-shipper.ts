@@ -17,6 +17,8 @@ import { keyOf } from "../records/task-plan.ts";
 const CHUNK_BYTES = 64 * 1024;
 /** The most unacknowledged bytes of one master. */
 const WINDOW_BYTES = 1024 * 1024;
+/** A log that is not longer is sent from its beginning, whatever the master has of it. */
+const UNASKED_BYTES = 4 * 1024;
 /** The longest time between two checks of the files. */
 const IDLE_MS = 500;
 /** A session without any log for this long is closed: an idle worker holds no stream. */
@@ -59,8 +61,9 @@ export interface LogBook {
 
 /** The progress of one log at one master. */
 interface Progress {
-  /** Undefined until the master has reported its end. */
+  /** Undefined until the master has reported its end, for which it was `asked`. */
   sent: number | undefined;
+  asked: boolean;
   acked: number;
   sentComplete: boolean;
   done: boolean;
@@ -68,7 +71,7 @@ interface Progress {
 
 /**
  * Ships the logs of this worker's tasks to one master, connected while there are any. It asks for
- * the master's end of each log, and sends the rest no faster than the master makes it durable.
+ * the master's end of each long log, and sends the rest no faster than the master makes it durable.
  */
 export class LogShipper {
   readonly #target: LogTarget;
@@ -207,15 +210,10 @@ class ShipSession {
   async #send(shipped: ShippedLog): Promise<boolean> {
     const { id, grant, stream, log } = shipped;
     const owned = { file: { task: id, stream }, nodeId: this.#target.nodeId, grant };
-    const known = this.#progress.get(fileKey(shipped));
-    if (!known) {
-      this.#progress.set(fileKey(shipped), {
-        sent: undefined,
-        acked: 0,
-        sentComplete: false,
-        done: false,
-      });
+    const known = this.#progress.get(fileKey(shipped)) ?? this.#begin(shipped);
+    if (known.sent === undefined && !known.asked) {
       this.#stream.write({ ...owned, offset: 0, first: 0 });
+      known.asked = true;
       return true;
     }
     if (known.sent === undefined || known.done || known.sentComplete) return false;
@@ -233,6 +231,14 @@ class ShipSession {
     known.sent = offset + data.byteLength;
     known.sentComplete = complete;
     return true;
+  }
+
+  /** What the master has of a short log is sent again, which costs less than to ask for it. */
+  #begin(shipped: ShippedLog): Progress {
+    const sent = shipped.log.end > UNASKED_BYTES ? undefined : 0;
+    const progress = { sent, asked: false, acked: 0, sentComplete: false, done: false };
+    this.#progress.set(fileKey(shipped), progress);
+    return progress;
   }
 
   #receive(ack: LogAck__Output): void {
