@@ -141,7 +141,9 @@ const BUGS = {
     proposing((command, propose) => {
       const isDropped =
         command.type === "tasks.report" &&
-        command.reports.some(({ phase, jobId }) => phase === "exited" && jobId.endsWith("5"));
+        [command, ...(command.others ?? [])]
+          .flatMap(({ reports }) => reports)
+          .some(({ phase, jobId }) => phase === "exited" && jobId.endsWith("5"));
       return isDropped ? Promise.resolve({ ok: true } as ControlReply) : propose(command);
     }),
   ),

@@ -70,6 +70,8 @@ export const FENCES_BY_LEADER = 11;
 export const FORGETS_KEYS = 11;
 /** Workers divide models over GPUs, which their stages hold. */
 export const PLACES_STAGES = 11;
+/** One entry has the reports of many workers. */
+export const GROUPS_REPORTS = 11;
 /** The highest version that this build supports. */
 export const NEWEST_VERSION = FORGETS_KEYS;
 

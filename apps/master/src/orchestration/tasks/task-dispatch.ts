@@ -4,8 +4,9 @@ import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { ForgetCheckpoints } from "@heddle/contracts/generated/heddle/v1/ForgetCheckpoints";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
+import { GROUPS_REPORTS, versionOf } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
-import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
+import type { TaskReportEntry, WorkerReport } from "@heddle/control/jobs/records/commands";
 import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
@@ -31,6 +32,7 @@ import {
   commandForTask,
   commandForUnknownTask,
   isOfEarlierCluster,
+  logEntriesOf,
   logEntryOf,
   missingTaskReport,
   statusDelta,
@@ -154,12 +156,17 @@ export class TaskDispatch implements LinkOwner {
   #compare(nowMs: number): void {
     const changed = this.#changed.take();
     const isFull = changed === undefined || nowMs >= this.#fullRoundDueMs;
+    const reports: WorkerReport[] = [];
     for (const node of isFull ? this.#links.keys() : changed) {
       const link = this.#links.get(node);
       if (!link?.isReady || !this.#hasTasks(link)) continue;
       this.#order(link);
-      void this.#report(link);
+      const entries = this.#reporting.has(node) ? [] : logEntryOf(this.#deltaOf(link));
+      if (entries.length > 0) reports.push({ nodeId: node, reports: entries });
     }
+    const isGrouped = versionOf(this.#control.state) >= GROUPS_REPORTS;
+    const groups = isGrouped ? logEntriesOf(reports) : reports.map((report) => [report]);
+    for (const group of groups) void this.#report(group);
     if (!isFull) return;
     const endMs = this.#settings.clock.monotonicMs();
     const { least, most } = FULL_ROUND_MS;
@@ -263,33 +270,36 @@ export class TaskDispatch implements LinkOwner {
     }
   }
 
-  /** Proposes what is new in the worker's reports, one command at a time. */
-  async #report(link: TaskLink): Promise<void> {
-    if (this.#reporting.has(link.node)) return;
+  /** Proposes what is new of some workers, of each in one command at a time. */
+  async #report(group: readonly WorkerReport[]): Promise<void> {
+    const [first, ...others] = group;
+    if (!first) return;
     const { clock, log, leaseMs } = this.#settings;
-    const entries = logEntryOf(this.#deltaOf(link));
-    if (entries.length === 0) return;
-    this.#reporting.add(link.node);
+    for (const { nodeId } of group) this.#reporting.add(nodeId);
+    const settle = () => {
+      for (const { nodeId } of group) {
+        this.#reporting.delete(nodeId);
+        this.#changed.add(nodeId);
+      }
+      this.#queueRound();
+    };
     try {
       // The checkpoint for the next attempt must be logged before this one ends.
+      const entries = group.flatMap(({ reports }) => reports);
       const ended = new Set(entries.filter(({ phase }) => phase === "exited").map(jobIdOf));
       if (ended.size > 0) await this.#writeProgress(ended);
-      const { node: nodeId } = link;
       await propose(this.#control, {
         type: "tasks.report",
         atMs: clock.wallMs(),
-        nodeId,
-        reports: entries,
+        ...first,
+        ...(others.length > 0 && { others }),
         statusTimeoutMs: leaseMs + STATUS_MARGIN_MS,
       });
-      this.#reporting.delete(link.node);
-      this.onReport(link.worker);
+      settle();
     } catch (error) {
-      log.warn({ node: link.node, error: toAppError(error).message }, "tasks: reporting again");
-      setTimeout(() => {
-        this.#reporting.delete(link.node);
-        this.onReport(link.worker);
-      }, RETRY_MS).unref();
+      const nodes = group.map(({ nodeId }) => nodeId);
+      log.warn({ nodes, error: toAppError(error).message }, "tasks: reporting again");
+      setTimeout(settle, RETRY_MS).unref();
     }
   }
 

@@ -2,7 +2,7 @@ import type { TaskExit__Output } from "@heddle/contracts/generated/heddle/v1/Tas
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
 import type { TaskRecord } from "@heddle/control/jobs/records/records";
 import { expect, test } from "vitest";
-import { isOfEarlierCluster, logEntryOf, statusDelta } from "./task-orders.ts";
+import { isOfEarlierCluster, logEntriesOf, logEntryOf, statusDelta } from "./task-orders.ts";
 
 test("task orders: a lease from before a restore is not the lease to be given", () => {
   const leasedBy = (cluster: string) => ({ cluster });
@@ -64,4 +64,25 @@ test("task orders: what the log takes of a worker's report is bounded in bytes",
   const small = { jobId: "job_A", attempt: 1, rank: 0, phase: "running" } as const;
   expect(logEntryOf(Array.from({ length: 300 }, () => small))).toHaveLength(256);
   expect(logEntryOf([])).toEqual([]);
+});
+
+// holds: bound-reports
+test("task orders: reports of many workers share entries of the log, within bounds", () => {
+  const report = (count: number, rendezvous = "") => ({
+    nodeId: "a",
+    reports: Array.from({ length: count }, (_, rank) => {
+      return { jobId: "job_A", attempt: 1, rank, phase: "running", rendezvous } as const;
+    }),
+  });
+  const countsOf = (reports: ReturnType<typeof report>[]) =>
+    logEntriesOf(reports).map((entry) => entry.map(({ reports: { length } }) => length));
+  expect(countsOf([200, 56, 1, 256, 1].map((count) => report(count)))).toEqual([
+    [200, 56],
+    [1],
+    [256],
+    [1],
+  ]);
+  const long = "x".repeat(200 * 1024);
+  expect(countsOf([report(1, long), report(1, long), report(1, long)])).toEqual([[1, 1], [1]]);
+  expect(logEntriesOf([])).toEqual([]);
 });

@@ -6,7 +6,7 @@ import type { TaskCommand } from "@heddle/contracts/generated/heddle/v1/TaskComm
 import type { TaskExit__Output } from "@heddle/contracts/generated/heddle/v1/TaskExit";
 import type { TaskId } from "@heddle/contracts/generated/heddle/v1/TaskId";
 import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/TaskStatus";
-import type { TaskReportEntry } from "@heddle/control/jobs/records/commands";
+import type { TaskReportEntry, WorkerReport } from "@heddle/control/jobs/records/commands";
 import { desiredTaskState } from "@heddle/control/jobs/records/desired-task-state";
 import {
   type ArtifactRecord,
@@ -206,12 +206,35 @@ export function logEntryOf(reports: Iterable<TaskReportEntry>): TaskReportEntry[
   const taken: TaskReportEntry[] = [];
   let bytes = 0;
   for (const report of reports) {
-    bytes += Buffer.byteLength(JSON.stringify(report));
+    bytes += bytesOf(report);
     if (taken.length > 0 && bytes > MAX_REPORT_BYTES) break;
     taken.push(report);
     if (taken.length === MAX_REPORTS) break;
   }
   return taken;
+}
+
+/** The workers' reports by entries of the log: a report is in one as a whole. */
+export function logEntriesOf(reports: Iterable<WorkerReport>): WorkerReport[][] {
+  const entries: WorkerReport[][] = [];
+  let count = Number.POSITIVE_INFINITY;
+  let bytes = 0;
+  for (const report of reports) {
+    const added = report.reports.reduce((sum, each) => sum + bytesOf(each), 0);
+    count += report.reports.length;
+    bytes += added;
+    if (count > MAX_REPORTS || bytes > MAX_REPORT_BYTES) {
+      entries.push([]);
+      count = report.reports.length;
+      bytes = added;
+    }
+    entries.at(-1)?.push(report);
+  }
+  return entries;
+}
+
+function bytesOf(report: TaskReportEntry): number {
+  return Buffer.byteLength(JSON.stringify(report));
 }
 
 /** The part of a task's exit that is logged. */
@@ -225,7 +248,7 @@ const MAX_NAME = 256;
 const SHA256_DIGITS = 64;
 const MAX_SICK_DEVICES = 64;
 const MAX_ADDRESS = 512;
-/** The most entries of one worker's report. */
+/** The most reports of tasks in one entry of the log. */
 const MAX_REPORTS = 256;
 const MAX_REPORT_BYTES = 512 * 1024;
 

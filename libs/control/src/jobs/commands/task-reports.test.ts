@@ -1,7 +1,7 @@
 // holds: life-progress-clock, life-other-attempt, life-leader-knowledge
 
 import { expect, test } from "vitest";
-import { HARDENED } from "../../cluster-version.ts";
+import { GROUPS_REPORTS, HARDENED } from "../../cluster-version.ts";
 import { ReplicatedControl } from "../../replicated-control.ts";
 import { newestControl } from "../../testing/newest-control.ts";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
@@ -90,4 +90,30 @@ test("progress: readings of an older attempt are ignored", () => {
   expect(cluster.job(1)).toBe(before);
   propose(cluster, 2, 11, 2_000);
   expect(cluster.job(1)).toMatchObject({ progress: { step: 11 }, checkpoint: { name: "c11" } });
+});
+
+test("reports: those of two nodes in one entry count as one after the other", () => {
+  for (const control of [new ReplicatedControl(), newestControl()]) {
+    const cluster = new PlannedCluster(control);
+    const whole = { resources: { gpu_count: 8 } };
+    for (const [at, id] of ["a", "b"].entries()) {
+      cluster.join(id, { gpuCount: 8 });
+      cluster.submit(at + 1, whole);
+    }
+    cluster.plan();
+    const tasks = [...control.state.tasks.values()];
+    expect(new Set(tasks.map(({ nodeId }) => nodeId))).toEqual(new Set(["a", "b"]));
+    const say = (phase: string, exit?: object) => {
+      const [first, ...others] = tasks.map(({ jobId, attempt, rank, nodeId }) => {
+        return { nodeId, reports: [{ jobId, attempt, rank, phase, exit }] };
+      });
+      cluster.do({ type: "tasks.report", ...first, others });
+      return [1, 2].map((n) => cluster.job(n).state);
+    };
+    const isGrouped = control.version >= GROUPS_REPORTS;
+    expect(say("leased")).toEqual(["starting", isGrouped ? "starting" : "scheduled"]);
+    expect(say("running")).toEqual(["running", isGrouped ? "running" : "scheduled"]);
+    const ends = say("exited", { endedAtMs: 1 });
+    expect(ends).toEqual(["succeeded", isGrouped ? "succeeded" : "scheduled"]);
+  }
 });

@@ -1,5 +1,5 @@
 import type { SubmitJob } from "@heddle/contracts/api/job-spec";
-import { HARDENED } from "../../cluster-version.ts";
+import { GROUPS_REPORTS, HARDENED } from "../../cluster-version.ts";
 import { ACCEPTED, type ControlReply } from "../../command.ts";
 import { storageRefusal } from "../../project-storage.ts";
 import { messagesAt } from "../../state-messages.ts";
@@ -9,6 +9,7 @@ import type {
   ReportProgressCommand,
   ReportTasksCommand,
   TaskReportEntry,
+  WorkerReport,
 } from "../records/commands.ts";
 import { isUnderWay } from "../records/lifecycle.ts";
 import {
@@ -43,30 +44,39 @@ const PHASE_RANK: Readonly<Record<Exclude<TaskPhase, "lost">, number>> = {
 };
 
 /**
- * Applies one worker's report of its tasks. Known states, fenced tasks and tasks of other nodes are
- * ignored.
+ * Applies workers' reports of their tasks, one after the other. Known states, fenced tasks and tasks of
+ * other nodes are ignored.
  */
 export function reportTasks(change: JobsTransaction, command: ReportTasksCommand): ControlReply {
+  const others = change.version >= GROUPS_REPORTS ? (command.others ?? []) : [];
+  for (const report of [command, ...others]) applyReport(change, report, command.statusTimeoutMs);
+  return ACCEPTED;
+}
+
+function applyReport(
+  change: JobsTransaction,
+  { nodeId, reports }: WorkerReport,
+  statusTimeoutMs: number | undefined,
+): void {
   const changed: TaskRecord[] = [];
   const messages = messagesAt(change.version);
   /** Version 1 compared each entry with the state before the report, so a repeated end counted twice. */
   const latest = new Map<string, TaskRecord>();
   const kept = new KeptArtifacts(change);
-  for (const entry of command.reports) {
+  for (const entry of reports) {
     const key = taskKey(entry.jobId, entry.attempt, entry.rank);
     const task = latest.get(key) ?? change.state.tasks.get(key);
-    if (!task || task.nodeId !== command.nodeId || !changesTask(task, entry)) continue;
+    if (!task || task.nodeId !== nodeId || !changesTask(task, entry)) continue;
     const next = reported(change, task, entry, kept);
     changed.push(next);
     if (change.version >= HARDENED) latest.set(key, next);
     // Before the job is placed again, which could choose the same device.
     for (const device of entry.sickDevices ?? []) {
       const why = entry.exit?.message ?? messages.unexplainedDeviceFault;
-      quarantineDevice(change, { nodeId: command.nodeId, device, why });
+      quarantineDevice(change, { nodeId, device, why });
     }
   }
-  putTasks(change, changed, command.statusTimeoutMs);
-  return ACCEPTED;
+  putTasks(change, changed, statusTimeoutMs);
 }
 
 /** Confirms suspected failures once all other nodes of the job have reported since. */

@@ -138,11 +138,16 @@ export interface PlannedStart {
 }
 
 /** One worker's report of its tasks. Older attempts and tasks of other nodes are ignored. */
-export interface ReportTasksCommand {
-  readonly type: "tasks.report";
-  readonly atMs: number;
+export interface WorkerReport {
   readonly nodeId: string;
   readonly reports: readonly TaskReportEntry[];
+}
+
+/** A worker's report, and from GROUPS_REPORTS on those of others. */
+export interface ReportTasksCommand extends WorkerReport {
+  readonly type: "tasks.report";
+  readonly atMs: number;
+  readonly others?: readonly WorkerReport[] | undefined;
   /**
    * How long an unconfirmed failure waits for a report of the other tasks' nodes. Absent: not at
    * all.
@@ -151,7 +156,7 @@ export interface ReportTasksCommand {
 }
 
 /** A report of versions before STANDARD_TERMS. */
-export interface EarlierReport extends Omit<ReportTasksCommand, "statusTimeoutMs"> {
+export interface EarlierReport extends Omit<ReportTasksCommand, "statusTimeoutMs" | "others"> {
   /** The earlier name of `statusTimeoutMs`. */
   readonly wordMs?: number | undefined;
 }

@@ -7,6 +7,7 @@ import type {
   JobsCommand,
   PlannedStart,
   TaskReportEntry,
+  WorkerReport,
 } from "../records/commands.ts";
 import { type JobRecord, type TaskRecord, taskKey } from "../records/records.ts";
 import { missingRanks } from "../records/recovery.ts";
@@ -224,8 +225,16 @@ export class RandomCommands {
     ).filter((task) => task !== undefined);
   }
 
-  /** One node reports its tasks, sometimes of an attempt that has ended. */
+  /** A node reports its tasks, and sometimes another one in the same entry. */
   #report(): JobsCommand {
+    const others = this.#below(4) === 0 ? [this.#nodeReport()] : undefined;
+    const statusTimeoutMs = this.#below(2) === 0 ? 20_000 : undefined;
+    const report = this.#nodeReport();
+    return { type: "tasks.report", atMs: this.#atMs, ...report, others, statusTimeoutMs };
+  }
+
+  /** Sometimes also of an attempt that has ended. */
+  #nodeReport(): WorkerReport {
     const live = [...this.#state.tasks.values()].filter(({ phase }) => phase !== "exited");
     const nodeId = live.length === 0 ? "a" : this.#pick(live).nodeId;
     const own = [...this.#state.tasks.values()].filter(
@@ -244,8 +253,7 @@ export class RandomCommands {
       const artifacts = [{ name: "out", bytes: 1 + rank, sha256: "0".repeat(64) }];
       return { jobId: id, attempt, rank, phase, exit: { ...exit, artifacts } };
     });
-    const statusTimeoutMs = this.#below(2) === 0 ? 20_000 : undefined;
-    return { type: "tasks.report", atMs: this.#atMs, nodeId, reports, statusTimeoutMs };
+    return { nodeId, reports };
   }
 
   /** Confirms unconfirmed failures, sometimes one that was already checked. */
