@@ -1,5 +1,6 @@
 import { type JobStorm, measureJobStorm } from "./scale/job-storm.ts";
 import { measureReconnect, type Reconnect } from "./scale/reconnect.ts";
+import { measureStalledStorm, type StalledStorm } from "./scale/stall.ts";
 import { measureSteady, type SteadyCost, startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { numberList, readOptions } from "./support/command-line.ts";
@@ -9,7 +10,7 @@ import { printTable, printVerdicts, type Verdict } from "./support/table.ts";
 // Real masters with many simulated workers: what idle ones cost, and storms.
 
 const usage =
-  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--only steady,jobs,reconnect] [--jobs N] [--rate 0,167] [--profiles FOLDER]";
+  "npm run bench:scale -- [--workers 10,100,1000] [--masters 1,3] [--seconds 15] [--only steady,jobs,reconnect,stall] [--jobs N] [--rate 0,167] [--stall 5,20] [--profiles FOLDER]";
 const options = readOptions(usage, [
   "workers",
   "masters",
@@ -17,6 +18,7 @@ const options = readOptions(usage, [
   "only",
   "jobs",
   "rate",
+  "stall",
   "profiles",
 ]);
 const only = new Set((options["only"] ?? "steady,jobs,reconnect").split(","));
@@ -28,6 +30,8 @@ const settleMs = Math.min(10_000, measureMs);
 const jobs = Number(options["jobs"] ?? 10_000);
 /** As many as the callers can submit, and all of them in a minute. */
 const jobRates = numberList(options["rate"] ?? `0,${Math.ceil(jobs / 60)}`);
+/** The leader is stopped for a time between these, in seconds, with --only stall. */
+const [stallLeast = 5, stallMost = stallLeast] = numberList(options["stall"] ?? "5,20");
 
 const bars = {
   corePercent: 15,
@@ -35,12 +39,14 @@ const bars = {
   backMs: 15_000,
   jobsPerSecond: 1_000,
   startedMs: 500,
+  settledMs: 60_000,
 };
 
 await withCleanup(async () => {
   const steady: SteadyCost[] = [];
   const reconnects: Reconnect[] = [];
   const storms: JobStorm[] = [];
+  const stalls: StalledStorm[] = [];
   for (const masters of masterCounts) {
     for (const workers of workerCounts) {
       const cluster = await startCluster(masters, workers, settleMs, options["profiles"]);
@@ -49,6 +55,10 @@ await withCleanup(async () => {
         if (only.has("steady")) steady.push(...(await measureSteady(cluster, settleMs, measureMs)));
         if (only.has("jobs")) {
           for (const rate of jobRates) storms.push(await measureJobStorm(cluster, jobs, rate));
+        }
+        if (only.has("stall")) {
+          const between = [stallLeast * 1_000, stallMost * 1_000] as const;
+          stalls.push(await measureStalledStorm(cluster, jobs, between));
         }
         if (only.has("reconnect")) reconnects.push(await measureReconnect(cluster));
       } finally {
@@ -59,10 +69,16 @@ await withCleanup(async () => {
   }
   if (steady.length > 0) printSteady(steady);
   if (storms.length > 0) printStorms(storms);
+  if (stalls.length > 0) printStalls(stalls);
   if (reconnects.length > 0) printReconnects(reconnects);
-  const verdicts = [...judgeSteady(steady), ...judgeStorms(storms), ...judgeReconnects(reconnects)];
+  const verdicts = [
+    ...judgeSteady(steady),
+    ...judgeStorms(storms),
+    ...judgeStalls(stalls),
+    ...judgeReconnects(reconnects),
+  ];
   printVerdicts(verdicts);
-  writeReport(options, "scale", { steady, storms, reconnects, verdicts });
+  writeReport(options, "scale", { steady, storms, stalls, reconnects, verdicts });
 });
 
 function printSteady(costs: readonly SteadyCost[]): void {
@@ -123,6 +139,29 @@ function printStorms(storms: readonly JobStorm[]): void {
       each.grownKibPerJob,
     ]),
   );
+}
+
+function printStalls(stalls: readonly StalledStorm[]): void {
+  printTable(
+    "Jobs of a second each, all at once, and a stall of the leader",
+    ["masters, workers", "jobs", "stall after, s", "stall, s", "all ended after it, s", "unseen"],
+    stalls.map((each) => [
+      `${each.masters}, ${each.workers}`,
+      each.jobs,
+      each.beganMs / 1_000,
+      each.stalledMs / 1_000,
+      each.settledMs / 1_000,
+      each.unseen + each.refused,
+    ]),
+  );
+}
+
+function judgeStalls(stalls: readonly StalledStorm[]): Verdict[] {
+  return stalls.map(({ masters, stalledMs, settledMs, unseen, refused }) => ({
+    bar: `every job ends within ${bars.settledMs / 1_000} s of a leader's stall, ${masters} masters`,
+    measured: `${(settledMs / 1_000).toFixed(1)} s after ${(stalledMs / 1_000).toFixed(1)} s`,
+    pass: unseen + refused === 0 && settledMs <= bars.settledMs,
+  }));
 }
 
 function judgeStorms(storms: readonly JobStorm[]): Verdict[] {

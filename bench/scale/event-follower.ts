@@ -10,12 +10,19 @@ export class EventFollower {
   readonly endedMs = new Map<string, number>();
   /** Jobs that ended otherwise than with success. */
   failed = 0;
+  /** Why no more events come, where the stream has ended by itself. */
+  fault: Error | undefined;
   readonly #closing: AbortController;
   readonly #done: Promise<void>;
 
   private constructor(body: ReadableStream<Uint8Array>, closing: AbortController) {
     this.#closing = closing;
-    this.#done = this.#read(body).catch(() => undefined);
+    this.#done = this.#read(body)
+      .then(() => new Error("the stream of events has ended"))
+      .catch((error: Error) => error)
+      .then((error) => {
+        if (!closing.signal.aborted) this.fault = error;
+      });
   }
 
   static async open(url: string, key: string): Promise<EventFollower> {

@@ -55,6 +55,7 @@ export async function measureJobStorm(
   const deadline = performance.now() + TIMEOUT_MS;
   while (follower.endedMs.size < sent.sentMs.size && performance.now() < deadline) {
     await delay(500);
+    if (follower.fault) throw follower.fault;
     for (const { jobId, startedMs } of (await fleet.report()).tasks) started.set(jobId, startedMs);
   }
   for (const { jobId, startedMs } of (await fleet.report()).tasks) started.set(jobId, startedMs);
