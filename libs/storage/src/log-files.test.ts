@@ -12,7 +12,7 @@ const { O_CREAT, O_RDONLY, O_RDWR } = constants;
 let folder: string;
 let files: TaskLogFiles;
 let nowMs: number;
-/** What each look at the clock takes. */
+/** How far each reading of the clock moves it on. */
 let stepMs: number;
 
 beforeEach(() => {
