@@ -118,7 +118,7 @@ describe.each([
     }
   });
 
-  test("store: listeners are told of new bytes alone, and read them", async () => {
+  test("store: listeners are notified of new bytes alone", async () => {
     const grown: string[] = [];
     const forget = store.onGrown(({ jobId }) => grown.push(jobId));
     await put("job_A", 10);
