@@ -116,6 +116,7 @@ export function emptyState(): ControlState {
     projects: new Map(),
     queues: new Map(),
     replicas: new Map(),
+    stageClaims: new Map(),
     events: new Map(),
     servers: new Map(),
     documents: new Map(),
@@ -279,9 +280,10 @@ function fixedOf(record: DeploymentRecord): Partial<DeploymentRecord> {
 }
 
 /** A deployment lives as long as a model names it. */
-function dropUnused({ models, deployments }: ControlState, key: string): void {
+function dropUnused({ models, deployments, stageClaims }: ControlState, key: string): void {
   for (const { deployment } of models.values()) if (deployment === key) return;
   deployments.delete(key);
+  stageClaims.delete(key);
 }
 
 function modelFault(model: ModelRecord, deployment: DeploymentRecord): string | undefined {

@@ -32,7 +32,10 @@ const STATE_KINDS = {
     ],
     share: 0.1,
   },
-  cluster: { maps: ["nodes", "servers", "projects", "queues", "replicas"], share: 0.1 },
+  cluster: {
+    maps: ["nodes", "servers", "projects", "queues", "replicas", "stageClaims"],
+    share: 0.1,
+  },
   documents: { maps: ["documents"], share: 0.1 },
 } as const satisfies Record<
   string,

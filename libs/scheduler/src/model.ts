@@ -80,6 +80,8 @@ export interface TaskRequest {
   readonly excludedNodes?: readonly string[] | undefined;
   /** Nodes in the order of plugins' scores: those with a higher rank come before all others. */
   readonly nodeRanks?: readonly NodeRank[] | undefined;
+  /** Tasks of one gang go to different nodes; only for tasks with GPUs. */
+  readonly onePerNode?: true | undefined;
 }
 
 /** The rank of a node; one without is of rank 0. */

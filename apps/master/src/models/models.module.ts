@@ -29,7 +29,7 @@ function openCatalog(
   return new ModelCatalog(control, directory, (deployment) => {
     const { misfit, wholeBytes } = directory.divisions.of(deployment);
     return [
-      ...replicaBlockers(control.state, plans, deployment),
+      ...replicaBlockers(control, plans, deployment),
       ...loadBlockers(deployment, directory.nodes(), control, () => wholeBytes),
       ...(misfit === undefined ? [] : [misfit]),
     ];

@@ -3,11 +3,11 @@ import type { ClusterResourcesReply, ResourceUse } from "@heddle/contracts/api/c
 import { CLUSTER_SETTINGS } from "@heddle/contracts/api/settings";
 import { devicesOfLabel } from "@heddle/contracts/gpu-devices";
 import type { NodeRecord } from "@heddle/control/jobs/records/records";
+import { deploymentOf } from "@heddle/control/jobs/scheduling/divided-models";
 import { servingPlaces } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { deviceOf, diskOf, hostOf } from "./hosts.ts";
 import type { NodeView } from "./node-directory.ts";
-import { deploymentOf } from "./replicas/staged-replica.ts";
 import { sharedStorageUsedGb, taskUses } from "./task-uses.ts";
 
 type Totals = ClusterResourcesReply["totals"];

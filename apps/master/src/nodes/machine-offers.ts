@@ -3,12 +3,12 @@ import type { ReplicaStatus } from "@heddle/contracts/engine";
 import { defaultMaxTasks } from "@heddle/contracts/task-places";
 import type { NodeOffer } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
+import { deploymentOf } from "@heddle/control/jobs/scheduling/divided-models";
 import { dividesGpus, wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import { type NodeScalars, UNLIMITED_TASKS } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { diskOf, hostOf } from "./hosts.ts";
 import type { NodeView, ResourceLimitView } from "./node-directory.ts";
-import { deploymentOf } from "./replicas/staged-replica.ts";
 import { scalarsHeld } from "./task-uses.ts";
 
 const BYTES_PER_MIB = 2 ** 20;

@@ -6,7 +6,8 @@ import type { ControlCommand } from "@heddle/control/command";
 import { isStaleReading } from "@heddle/control/jobs/commands/devices";
 import { type NodeOffer, replicaKey } from "@heddle/control/jobs/records/records";
 import { nodeScalars } from "@heddle/control/jobs/records/task-request";
-import { dividesGpus, wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
+import { deploymentOf } from "@heddle/control/jobs/scheduling/divided-models";
+import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Log } from "@heddle/observability/logger";
 import { SCALARS } from "@heddle/scheduler/cluster/units";
 import type { NodeScalars } from "@heddle/scheduler/model";
@@ -17,7 +18,6 @@ import { type MachineShare, machineOffers } from "./machine-offers.ts";
 import type { NodeDirectory, NodeView } from "./node-directory.ts";
 import { NodeLivenessTracker } from "./node-liveness-tracker.ts";
 import { closedOffer, nodeOfferOf, servingHoldsOf } from "./node-offer.ts";
-import { deploymentOf } from "./replicas/staged-replica.ts";
 
 export interface NodeWatchOptions {
   readonly control: ControlPlane;
@@ -135,8 +135,7 @@ export class NodeWatch {
     // A replica that the scheduler placed holds its devices by its place, from before it is loaded.
     const serving = servingHoldsOf(view).filter(({ deployment: key }) => {
       const deployment = deploymentOf(key);
-      const isPlaced = control.state.replicas.has(replicaKey({ deployment, nodeId: view.id }));
-      return !isPlaced && !dividesGpus(control.state, deployment);
+      return !control.state.replicas.has(replicaKey({ deployment, nodeId: view.id }));
     });
     if (JSON.stringify(serving) !== JSON.stringify(known?.serving ?? [])) {
       commands.push({ type: "node.update", atMs, nodeId: view.id, serving });

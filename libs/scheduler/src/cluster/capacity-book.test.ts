@@ -33,6 +33,7 @@ describe("the capacity book", () => {
     ["a gang with an unhealthy device", start("two", ["unhealthy", [0, 1]]), "over_capacity"],
     ["another device than the one that is named", start("named", ["n", [0]]), "wrong_devices"],
     ["more CPU than there is", start("wide", ["n", [0]]), "over_capacity"],
+    ["one node for two that go apart", start("apart", ["n", [0]], ["n", [1]]), "node_not_eligible"],
   ])("refuses %s", (_, bad, problem) => {
     const busy = running("busy", [{ nodeId: "n", devices: [1] }]);
     const at = input({ nodes: cluster, running: [busy] }, [
@@ -40,6 +41,7 @@ describe("the capacity book", () => {
       queued("pair", { tasks: 2 }),
       queued("two", { request: request({ gpus: 2 }) }),
       queued("named", { request: request({ gpuIndex: 1 }) }),
+      queued("apart", { tasks: 2, request: request({ onePerNode: true }) }),
       queued("wide", { request: request({ cpuMilli: 1e9 }) }),
     ]);
     expect(refusals(at, [bad])).toEqual([{ entry: bad.entry, problem }]);

@@ -51,6 +51,8 @@ export class CapacityBook {
     overcommitRatio: number,
   ): CapacityRefusal | undefined {
     if (placements.length !== tasks) return "partial_gang";
+    const nodes = new Set(placements.map(({ nodeId }) => nodeId));
+    if (request.onePerNode && nodes.size < tasks) return "node_not_eligible";
     for (const [rank, place] of placements.entries()) {
       const problem = this.#refusal(request, place, overcommitRatio);
       if (!problem) {
@@ -71,6 +73,16 @@ export class CapacityBook {
       this.#refusal(one, { nodeId, devices: [device] }, 1) === undefined;
     const free = [...healthy.keys()].filter(isFree).slice(0, request.gpus);
     return free.length === request.gpus ? free : undefined;
+  }
+
+  /** The devices that it could have if nothing ran on the node; undefined where it may not run there. */
+  devicesIfIdle(request: TaskRequest, nodeId: string): number[] | undefined {
+    const node = this.#accounts.get(nodeId)?.node;
+    if (!node || rejectedBy(request, node)) return undefined;
+    const isAble = (device: number) =>
+      node.devices[device]!.healthy && (request.gpuIndex ?? device) === device;
+    const able = [...node.devices.keys()].filter(isAble).slice(0, request.gpus);
+    return able.length === request.gpus ? able : undefined;
   }
 
   #refusal(

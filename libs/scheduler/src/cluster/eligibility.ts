@@ -103,8 +103,11 @@ function matches({ key, operator, values }: CompiledSelector, { labels }: NodeSn
   }
 }
 
-/** What the filters may read of a request: all but the amounts, which the ledger compares, and ranks. */
-type FilteredField = Exclude<keyof TaskRequest, "gpuMilli" | "scalars" | "nodeRanks">;
+/** What the filters may read of a request: all that does not depend on other tasks or scores. */
+type FilteredField = Exclude<
+  keyof TaskRequest,
+  "gpuMilli" | "scalars" | "nodeRanks" | "onePerNode"
+>;
 
 /** The nodes that pass, for requests with the same filters. */
 export interface StaticFilter {

@@ -62,11 +62,12 @@ function devicesFor({ gpus, scalars }: Free, task: TaskRequest): number[] | unde
   return able.length >= task.gpus ? able.slice(0, task.gpus) : undefined;
 }
 
-/** Places the task repeatedly until it does not fit. */
+/** Places the task repeatedly until it does not fit, or once where a gang has one on a node. */
 function copiesOn(free: Free, task: TaskRequest): number {
   const gpus = [...free.gpus];
   const scalars = { ...free.scalars };
-  for (let copies = 0; copies < ENOUGH; copies++) {
+  const enough = task.onePerNode ? 1 : ENOUGH;
+  for (let copies = 0; copies < enough; copies++) {
     const devices = devicesFor({ gpus, scalars }, task);
     if (!devices) return copies;
     for (const device of devices) gpus[device]! -= task.gpuMilli;
@@ -74,7 +75,7 @@ function copiesOn(free: Free, task: TaskRequest): number {
       (scalars as Record<string, number>)[name]! -= task.scalars[name];
     }
   }
-  return ENOUGH;
+  return enough;
 }
 
 const amounts = fc.record({

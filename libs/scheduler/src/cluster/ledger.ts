@@ -227,7 +227,7 @@ export class Ledger {
     return Math.min(count, this.deviceCopies(node, shape));
   }
 
-  /** The number of tasks of a shape with devices for which the node's devices suffice now. */
+  /** The number of a gang's tasks, of a shape with devices, for which the node's devices suffice now. */
   deviceCopies(node: number, shape: RequestShape): number {
     const base = node * this.#stride;
     if (shape.onlyDevice >= 0) {
@@ -237,7 +237,8 @@ export class Ledger {
     for (let d = 0; d < this.#deviceCount[node]!; d++) {
       slots += Math.floor(this.#gpuFree[base + d]! / shape.milli);
     }
-    return Math.floor(slots / shape.devices);
+    const tasks = Math.floor(slots / shape.devices);
+    return shape.onePerNode ? Math.min(1, tasks) : tasks;
   }
 
   /** What is free on one node: thousandths by device, then the scalars. */

@@ -15,6 +15,8 @@ export interface RequestShape {
   readonly milli: number;
   /** The index of the one required device; -1 if any is accepted. */
   readonly onlyDevice: number;
+  /** Whether a gang has at most one task on a node. */
+  readonly onePerNode: boolean;
   /** By the ledger's columns. */
   readonly scalars: Float64Array;
   /** 1 for each node that passes the static filters, by the node's position. */
@@ -79,6 +81,9 @@ function compile(request: TaskRequest, id: number, filter: StaticFilter): Reques
   if (gpuIndex !== undefined && (gpus !== 1 || gpuMilli !== WHOLE_DEVICE_MILLI)) {
     throw new RangeError(`a named device is one whole: got ${gpus} devices of ${gpuMilli} milli`);
   }
+  if (request.onePerNode && gpus === 0) {
+    throw new RangeError("tasks without GPUs may share nodes");
+  }
   const wellFormed =
     gpus === 0 ||
     (gpuMilli >= 1 && gpuMilli <= WHOLE_DEVICE_MILLI && (gpus === 1 || gpuMilli === 1000));
@@ -95,6 +100,7 @@ function compile(request: TaskRequest, id: number, filter: StaticFilter): Reques
     devices: gpus,
     milli: gpus > 0 ? gpuMilli : 0,
     onlyDevice: gpuIndex ?? -1,
+    onePerNode: request.onePerNode ?? false,
     scalars: Float64Array.from(SCALARS, (name) => request.scalars[name]),
     ranks: ranksOf(request),
     get eligible() {
@@ -117,8 +123,8 @@ function ranksOf({ nodeRanks = [] }: TaskRequest): RequestShape["ranks"] {
 }
 
 function shapeKey(request: TaskRequest, filterKey: string): string {
-  const { gpus, gpuMilli, scalars, nodeRanks = [] } = request;
+  const { gpus, gpuMilli, scalars, nodeRanks = [], onePerNode = false } = request;
   const amounts = SCALARS.map((name) => scalars[name]).join(" ");
   const ranks = nodeRanks.map(({ nodeId, rank }) => `${nodeId}=${rank}`).join();
-  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey} ${ranks}`;
+  return `${gpus} ${gpus > 0 ? gpuMilli : 0} ${amounts} ${filterKey} ${ranks} ${onePerNode}`;
 }

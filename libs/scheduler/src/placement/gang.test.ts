@@ -59,6 +59,15 @@ describe("GangPlacer", () => {
     expect(placed(cluster, "spread", 2)).toEqual(["wide", "wide"]);
   });
 
+  it("gangs with a task a node fit if that many nodes have room", () => {
+    const cluster = [node("wide", { gpus: 8 }), node("narrow", { gpus: 1 })];
+    const apart = request({ onePerNode: true });
+    expect(placed(cluster, "binpack", 2, apart)?.sort()).toEqual(["narrow", "wide"]);
+    expect(placed(cluster, "binpack", 3, apart)).toBeUndefined();
+    const task = { ...apart, nodeRanks: [{ nodeId: "wide", rank: 1 }] };
+    expect(placed(cluster, "binpack", 1, task)).toEqual(["wide"]);
+  });
+
   it("binpack puts shares on one device, spread on different ones", () => {
     const share = request({ gpuMilli: 250 });
     const devices = (strategy: Strategy) => {

@@ -65,19 +65,27 @@ export class GangPlacer {
   *placeInSteps(gang: GangRequest): Steps<PlacedGang | undefined> {
     if (!sharedFits(this.ledger.shared, gang.shared)) return undefined;
     const { scorer, index } = this.#of(gang.strategy);
-    let tournament: Tournament;
+    const shape = this.#shapeOf(gang);
+    if (!shape) return undefined;
+    const tournament =
+      shape === gang.shape ? index.of(shape) : new Tournament(this.ledger, scorer, shape);
+    if (!tournament.isFresh) yield* tournament.refresh();
+    const tasks = yield* this.#placeTasks({ ...gang, shape }, scorer, tournament);
+    return tasks && { tasks, shared: this.ledger.takeShared(gang.shared) };
+  }
+
+  /**
+   * The gang's shape with the nodes that it may take, a copy where these are fewer or become so;
+   * undefined where it does not fit.
+   */
+  #shapeOf(gang: GangRequest): RequestShape | undefined {
     if (needsDomain(gang)) {
       // The tightest domain keeps the larger ones whole.
       const domain = tightestDomain(this.ledger, gang);
-      if (!domain) return undefined;
-      tournament = new Tournament(this.ledger, scorer, within(gang.shape, domain));
-    } else {
-      if (gang.tasks > 1 && !nodesFit(this.ledger, gang)) return undefined;
-      tournament = index.of(gang.shape);
+      return domain && within(gang.shape, domain);
     }
-    if (!tournament.isFresh) yield* tournament.refresh();
-    const tasks = yield* this.#placeTasks(gang, scorer, tournament);
-    return tasks && { tasks, shared: this.ledger.takeShared(gang.shared) };
+    if (gang.tasks > 1 && !nodesFit(this.ledger, gang)) return undefined;
+    return isSpread(gang) ? within(gang.shape, this.ledger.nodes.keys()) : gang.shape;
   }
 
   *#placeTasks(
@@ -95,6 +103,7 @@ export class GangPlacer {
           return undefined;
         }
         const devices = scorer.devices(node, gang.shape);
+        if (isSpread(gang)) gang.shape.eligible[node] = 0;
         this.ledger.take(node, gang.shape, devices);
         placed.push({ node, devices });
         cost += TASK_COST + 2 * scorer.costOf(node, gang.shape);
@@ -122,8 +131,13 @@ export class GangPlacer {
   }
 }
 
-/** The same shape with no eligible node outside the domain. */
-function within(shape: RequestShape, domain: Domain): RequestShape {
+/** Whether each task goes to another node. */
+function isSpread({ tasks, shape }: GangRequest): boolean {
+  return tasks > 1 && shape.onePerNode;
+}
+
+/** A copy of the shape with no eligible node outside the domain. */
+function within(shape: RequestShape, domain: Iterable<number>): RequestShape {
   const eligible = new Uint8Array(shape.eligible.length);
   for (const node of domain) eligible[node] = shape.eligible[node]!;
   return { ...shape, eligible };

@@ -52,13 +52,15 @@ export const requests: fc.Arbitrary<TaskRequest> = fc
     hosts: fc.constantFrom([], [], [], ["n0"], ["n1"], ["n0", "n1"], ["n1", "n2", "n3"]),
     infiniband: fc.constantFrom(false, false, false, true),
     gpuIndex: fc.constantFrom(undefined, undefined, undefined, 0, 1),
+    onePerNode: fc.constantFrom(undefined, undefined, undefined, true),
   })
-  .map(({ gpu, zone, hosts, gpuIndex, ...rest }) =>
+  .map(({ gpu, zone, hosts, gpuIndex, onePerNode, ...rest }) =>
     request({
       ...rest,
       gpus: gpu[0]!,
       gpuMilli: gpu[1]!,
       ...(gpu[0] === 1 && gpu[1] === 1000 && { gpuIndex }),
+      ...(gpu[0]! > 0 && onePerNode && { onePerNode }),
       nodeAffinity: [...labelIn("zone", zone ? [zone] : []), ...labelIn("host", hosts)],
     }),
   );

@@ -44,23 +44,33 @@ const inUse = async () => {
   return nodes.filter(({ gpus }) => gpus.some((pool) => pool.in_use === 1)).map(({ name }) => name);
 };
 
-it("a model is divided over the GPUs of two workers, which nothing else gets", async () => {
+/** Registers a model that workers divide, with a GPU for each stage. */
+async function divide(id: string): Promise<void> {
   const file = join(cluster.data, "six.gguf");
   await writeTinyModel(file, { blocks: 6 });
-  const weights = {
-    file: "six.gguf",
-    sources: [`file://${file}`],
-    size_bytes: statSync(file).size,
-  };
-  const options = { context_tokens: 512, kv_tokens: 1_024, max_sequences: 2, threads: 1 };
+  const sources = [`file://${file}`];
   const registered = await cluster.request("POST", "/api/v1/models", {
-    id: "divided",
-    weights,
-    options,
+    id,
+    weights: { file: "six.gguf", sources, size_bytes: statSync(file).size },
+    options: { context_tokens: 512, kv_tokens: 1_024, max_sequences: 2, threads: 1 },
     placement: "sharded",
     resources: { gpu_count: 1, gpu_type: "H100" },
   });
   expect(await registered.text()).toContain('"object":"model"');
+}
+
+/** Submits a job with a GPU, which none of a higher rank takes from it. */
+const submit = (name: string, command: string) => {
+  const resources = { cpu_cores: 0.1, memory_gb: 0.1, gpu_count: 1, preemptible: false };
+  return cluster.submit({ name, command, resources });
+};
+const stateOf = async (id: string) => {
+  const reply = await cluster.request("GET", `/api/v1/jobs/${id}`);
+  return ((await reply.json()) as { state: string }).state;
+};
+
+it("a model is divided over the GPUs of two workers, which nothing else gets", async () => {
+  await divide("divided");
   await ready("divided");
   const stages = await stagesOf("divided");
   expect(stages).toMatchObject([
@@ -91,9 +101,7 @@ it("a model is divided over the GPUs of two workers, which nothing else gets", a
 
 it("the last stage's worker has its GPU again after a restart, although jobs wait", async () => {
   await cluster.request("DELETE", "/api/v1/models/whole");
-  const resources = { cpu_cores: 0.1, memory_gb: 0.1, gpu_count: 1 };
-  const submitted = ["a", "b"].map((name) => cluster.submit({ name, command: "true", resources }));
-  const jobs = await Promise.all(submitted);
+  const jobs = await Promise.all(["a", "b"].map((name) => submit(name, "true")));
   const last = (await stagesOf("divided")).at(-1);
   const name = WORKERS.find((each) => nodeOf(each) === last?.node) ?? "";
   await cluster.stop(workers.get(name)!, "SIGKILL");
@@ -104,8 +112,7 @@ it("the last stage's worker has its GPU again after a restart, although jobs wai
   await ready("divided");
   expect((await inUse()).sort()).toEqual(["one", "two"]);
   for (const id of jobs) {
-    const reply = await cluster.request("GET", `/api/v1/jobs/${id}`);
-    expect(await reply.json()).toMatchObject({ state: "pending" });
+    expect(await stateOf(id)).toBe("pending");
     await cluster.request("DELETE", `/api/v1/jobs/${id}`);
   }
 });
@@ -129,4 +136,29 @@ it("another worker with a GPU takes the stage of one that is drained", async () 
 it("a model that is removed frees the GPUs of all its stages", async () => {
   await cluster.request("DELETE", "/api/v1/models/divided");
   await cluster.until(async () => (await inUse()).length === 0, "no GPU is in use");
+});
+
+it("a divided model queues for GPUs: jobs that come later wait for it", async () => {
+  const first = await Promise.all(["c", "d"].map((name) => submit(name, "sleep 600")));
+  for (const id of first) {
+    await cluster.until(async () => (await stateOf(id)) === "running", "the job runs");
+  }
+  await divide("queued");
+  await eventually(async () => (await model("queued")).waiting_for.length > 0);
+  expect((await model("queued")).waiting_for).toEqual([
+    expect.stringMatching(
+      /^InsufficientGpu: 2 stages x 1 GPU \(H100\) with \d+ MiB, each on another worker; free now: 0 of 1 on \w+ \(job .+\), 0 of 1 on \w+ \(job .+\); it starts when 1 more GPU of \w+ and 1 more GPU of \w+ are free, or 2 more such workers join$/,
+    ),
+  ]);
+  const later = await Promise.all([submit("e", "true"), submit("f", "true")]);
+  for (const id of first) {
+    await cluster.request("DELETE", `/api/v1/jobs/${id}`);
+    await cluster.until(async () => (await stateOf(id)) === "cancelled", "the job has left");
+  }
+  await ready("queued");
+  expect(await Promise.all(later.map(stateOf))).toEqual(["pending", "pending"]);
+  await cluster.request("DELETE", "/api/v1/models/queued");
+  for (const id of later) {
+    await cluster.until(async () => (await stateOf(id)) === "succeeded", "the job has run");
+  }
 });

@@ -38,7 +38,7 @@ test("staged replicas: auto divides what no worker holds, and says what is missi
   await alone.places();
   alone.nowMs += AFTER_ADOPTION_MS;
   await alone.places();
-  expect(alone.staged.notes().get("m")?.misfit).toMatch(/1 workers are there .* it needs two/);
+  expect(alone.staged.notes().get("m")?.misfit).toMatch(/needs two workers; a could have one/);
 });
 
 test("staged replicas: auto counts the cache and the process beside the weights", async () => {
@@ -203,7 +203,7 @@ test("staged replicas: what was missing is said no more when a large worker retu
   bench.unload("large");
   await bench.places();
   await bench.places();
-  expect(bench.staged.notes().get("m")?.misfit).toMatch(/it needs two/);
+  expect(bench.staged.notes().get("m")?.misfit).toMatch(/needs two workers; none could/);
   bench.add("large", undefined, 2_000);
   await bench.places();
   expect(bench.staged.notes().get("m")?.misfit).toBeUndefined();

@@ -10,6 +10,8 @@ import { maxStagesOf, type StageCandidate, type StagedReplica } from "./staged-r
 import type { WakeUp } from "./wake-up.ts";
 
 const RETRY = { baseMs: 500, maxMs: 30_000 };
+/** How long a plan whose stages wait for GPUs holds, if the workers stay as they are. */
+const WAITS_MS = 30_000;
 /** The codes of a worker that plans: the model is read, or does not fit. Others say the same. */
 const NO_FAULT: ReadonlySet<ErrorCode> = new Set(["model_loading", "unprocessable"]);
 /** Workers that a plan considers. */
@@ -19,8 +21,11 @@ interface DivisionPlannerOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Log;
-  readonly devices: Pick<StageDevices, "reserve">;
+  readonly devices: Pick<StageDevices, "serves" | "held" | "secure" | "need">;
 }
+
+/** Workers to plan with, those that are preferred first; each group has those of the one before it. */
+export type WorkerGroups = readonly (readonly StageCandidate[])[];
 
 /** Has workers plan one deployment's divisions, one after the other, since they can read the model. */
 export class DivisionPlanner {
@@ -28,6 +33,11 @@ export class DivisionPlanner {
   readonly #wakeUp: WakeUp;
   readonly #backoff: Backoff;
   #notBeforeMs = 0;
+  #plannedAtMs = Number.NEGATIVE_INFINITY;
+  /** The workers and their GPUs when they were last seen. */
+  #seen = "";
+  /** The nodes that held GPUs then. */
+  #held = "";
   #isPlanning = false;
   /** Failures of workers to plan, by which the next one is chosen. */
   #faults = 0;
@@ -54,35 +64,65 @@ export class DivisionPlanner {
   }
 
   /**
-   * Asks for a replica on some of the free workers, which holds its devices when it is planned.
-   * Returns false where a plan is under way, or it is too early.
+   * Asks for a replica on some workers of the first of these groups that can hold it. Where its stages
+   * have to wait for GPUs it is planned again when some become free. Returns false where a plan is
+   * under way, or it is too early.
    */
-  plan(
-    spec: LlamaDeployment,
-    free: readonly StageCandidate[],
-    onPlan: (replica: StagedReplica) => void,
-  ): boolean {
-    if (this.#isPlanning || this.#options.clock.monotonicMs() < this.#notBeforeMs) return false;
-    const asked = roomiest(spec, free);
+  plan(spec: LlamaDeployment, groups: WorkerGroups, onPlan: (replica: StagedReplica) => void) {
+    const nowMs = this.#options.clock.monotonicMs();
+    if (this.#isPlanning) return false;
+    const onGpus = this.#options.devices.serves(spec.key);
+    if (onGpus) this.#followGpus(spec, groups);
+    if (nowMs < this.#notBeforeMs) {
+      this.#wakeUp.after(this.#notBeforeMs - nowMs);
+      return false;
+    }
+    this.#plannedAtMs = nowMs;
     this.#isPlanning = true;
-    void this.#planned(spec, asked).then(
+    void this.#secured(spec, groups).then(
       (replica) => {
         this.#isPlanning = false;
         this.#failure = undefined;
         this.#backoff.reset();
-        onPlan(replica);
+        if (replica) onPlan(replica);
+        else this.#notBeforeMs = this.#options.clock.monotonicMs() + WAITS_MS;
       },
       (error: unknown) => this.#failed(spec, toAppError(error)),
     );
     return true;
   }
 
-  async #planned(spec: LlamaDeployment, asked: readonly StageCandidate[]): Promise<StagedReplica> {
-    const { link } = asked[this.#faults % asked.length]?.node ?? {};
-    const replica = await planned(spec, asked, link);
-    const nodes = replica.parts.map(({ node }) => node);
-    await this.#options.devices.reserve(spec.key, nodes);
-    return replica;
+  /** A plan need not wait any more if other GPUs are free, and not at all if it holds others. */
+  #followGpus({ key }: LlamaDeployment, groups: WorkerGroups): void {
+    const of = ({ node, memoryBytes }: StageCandidate) => `${node.id} ${memoryBytes(key)}`;
+    const seen = JSON.stringify(groups.map((group) => group.map(of)));
+    const held = [...this.#options.devices.held(key)].join();
+    if (seen === this.#seen && held === this.#held) return;
+    const soonMs = held === this.#held ? this.#plannedAtMs + RETRY.baseMs : 0;
+    this.#seen = seen;
+    this.#held = held;
+    this.#backoff.reset();
+    this.#notBeforeMs = Math.min(this.#notBeforeMs, soonMs);
+  }
+
+  /** Undefined where stages wait for GPUs. */
+  async #secured(spec: LlamaDeployment, groups: WorkerGroups): Promise<StagedReplica | undefined> {
+    const replica = await this.#first(spec, groups);
+    const isSecured = await this.#options.devices.secure(replica, groups.at(-1) ?? []);
+    return isSecured ? replica : undefined;
+  }
+
+  async #first(spec: LlamaDeployment, groups: WorkerGroups): Promise<StagedReplica> {
+    const [group = [], ...others] = groups;
+    try {
+      const asked = roomiest(spec, group);
+      if (asked.length < 2) throw tooFew(spec.key, asked, this.#options.devices.need(spec.key));
+      return await planned(spec, asked, asked[this.#faults % asked.length]!.node.link);
+    } catch (error) {
+      // The model does not fit these workers.
+      if (others.length === 0 || toAppError(error).code !== "unprocessable") throw error;
+      return this.#first(spec, others);
+    }
   }
 
   #failed({ key }: LlamaDeployment, failure: AppError): void {
@@ -107,15 +147,19 @@ function roomiest({ key }: LlamaDeployment, free: readonly StageCandidate[]): St
   return free.filter((each) => kept.has(each));
 }
 
+function tooFew(key: string, able: readonly StageCandidate[], need: string): AppError {
+  const names = able.map(({ node }) => node.register.name).join(", ") || "none";
+  const each = need === "" ? "" : `, each with ${need} for its stage`;
+  const message = `${key} needs two workers${each}; ${names} could have one: start another such worker`;
+  return new AppError("unavailable", message);
+}
+
 async function planned(
   spec: LlamaDeployment,
   free: readonly StageCandidate[],
   link: StageCandidate["node"]["link"],
 ): Promise<StagedReplica> {
-  if (free.length < 2 || !link) {
-    const message = `${free.length} workers are there that could have a stage of ${spec.key}, with free GPUs if it asks for some, and it needs two: start more`;
-    throw new AppError("unavailable", message);
-  }
+  if (!link) throw new AppError("unavailable", "the worker that was to plan has gone");
   const { key, file, sources, sha256, sizeBytes, license } = spec.weights;
   const plan = await link.planStages({
     weights: { key, file, sources: [...sources], sha256, sizeBytes, license },

@@ -41,7 +41,7 @@ it("divisions: every master says why a model cannot be divided", async () => {
   await group.change("master-1", "POST", "/api/v1/models", body);
   await eventually(async () => {
     const waiting = (await shown("divided")).map(({ waiting_for: reasons }) => reasons.join());
-    return waiting.every((text) => text.includes("1 workers are there"));
+    return waiting.every((text) => text.includes("needs two workers"));
   });
 });
 

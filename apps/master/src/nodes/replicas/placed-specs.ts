@@ -14,18 +14,18 @@ export class PlacedSpecs {
     this.#specs.clear();
   }
 
-  /** Adds the stages of the replica; without the last one where `isLeft`. */
+  /** Adds the stages of the replica that are kept, by their key and node. */
   place(
     places: Map<string, Map<string, DeploymentSpec>>,
     replica: StagedReplica,
     workers: ReadonlyMap<string, StageCandidate>,
-    isLeft: boolean,
+    isKept: (key: string, node: string) => boolean,
   ): void {
     // A worker that is disconnected for a moment has no address.
     const parts = [...replica.parts, ...(replica.before?.replica.parts ?? [])];
     const isGone = parts.some(({ node }) => !workers.has(node));
     for (const { key, node, spec } of placedStages(replica, workers)) {
-      if (isLeft && key === replica.of.key) continue;
+      if (!isKept(key, node)) continue;
       const at = `${key}@${node}`;
       const known = this.#specs.get(at);
       const kept = known && (isGone || isDeepStrictEqual(known, spec)) ? known : spec;

@@ -5,6 +5,7 @@ import { toAppError } from "@heddle/base/errors";
 import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { type ReplicaRecord, replicaKey } from "@heddle/control/jobs/records/records";
+import { deploymentOf } from "@heddle/control/jobs/scheduling/divided-models";
 import { wantedReplicas } from "@heddle/control/jobs/scheduling/replica-claims";
 import type { Log } from "@heddle/observability/logger";
 import { isActiveLeader } from "../../control-plane/active-leader.ts";
@@ -15,7 +16,7 @@ import { type LoadBlocker, loadBlocker, modelMemory } from "../machine-offers.ts
 import type { NodeRegistry } from "../node-registry.ts";
 import { type PlacementAction, type PlacementWorker, planPlacement } from "./placement-plan.ts";
 import { StageDevices } from "./stage-devices.ts";
-import { deploymentOf, type StageCandidate } from "./staged-replica.ts";
+import type { StageCandidate } from "./staged-replica.ts";
 import { type StagedPlacement, StagedReplicas } from "./staged-replicas.ts";
 
 const retry = { baseMs: 1_000, maxMs: 60_000 };
@@ -93,6 +94,7 @@ export class ReplicaController {
     whole: new Map(),
     settled: new Set(),
     keeping: new Set(),
+    lacking: new Set(),
   };
   /** By the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
@@ -149,8 +151,7 @@ export class ReplicaController {
     const workers = this.#registry.workers().filter(({ hasReported }) => hasReported);
     const divisible = new Map([...deployments].filter(([key]) => !this.#places.has(key)));
     this.#divided = this.#staged.places(divisible, this.#candidates(workers, onGpus), isLeader);
-    const { places, settled, keeping } = this.#divided;
-    if (isLeader) this.#stageDevices.follow(places, settled, keeping);
+    if (isLeader) this.#stageDevices.follow(this.#divided);
     const notes = this.#staged.notes();
     if (isLeader) this.#registry.divisions.set(notes);
     this.#forgetGone();

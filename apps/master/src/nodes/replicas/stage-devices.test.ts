@@ -8,6 +8,7 @@ import { expect, test } from "vitest";
 import { VolatileControl } from "../../../test/test-master.ts";
 import type { NodeView } from "../node-directory.ts";
 import { StageDevices } from "./stage-devices.ts";
+import type { StageCandidate, StagedReplica } from "./staged-replica.ts";
 import { AFTER_ADOPTION_MS, StageBench, stagePlacesOf } from "./testing/stage-bench.ts";
 
 const GIB = 2 ** 30;
@@ -46,7 +47,8 @@ async function benchOf(...ids: string[]) {
   const follow = async (...stages: [string, string][]) => followKeeping([], stages);
   const followKeeping = async (keeping: string[], stages: [string, string][]) => {
     const places = new Map(stages.map(([key, node]) => [key, new Map([[node, spec]])]));
-    devices.follow(places, new Set(["m"]), new Set(keeping));
+    const settled = new Set(["m"]);
+    devices.follow({ places, settled, keeping: new Set(keeping), lacking: new Set() });
     await new Promise((resolve) => setImmediate(resolve));
   };
   const held = () => [...control.state.replicas.values()].map(({ nodeId }) => nodeId).sort();
@@ -140,26 +142,65 @@ test("stage devices: what a quota refuses is not proposed again and again", asyn
   expect(held()).toEqual(["a", "b"]);
 });
 
-/** Workers whose stages have GPUs, of which these are short. */
+test("stage devices: stages queue for what they lack, on any worker with the memory", async () => {
+  const { control, devices, follow } = await benchOf("a", "b", "c", "d", "e");
+  await devices.reserve("m", ["a"]);
+  const bytesOf = new Map([
+    ["a", 9],
+    ["b", 8],
+    ["c", 7],
+    ["d", 5],
+    ["e", 6],
+  ]);
+  const able = [...bytesOf].map(([id, bytes]) => {
+    return { node: { id }, memoryBytes: () => bytes } as unknown as StageCandidate;
+  });
+  const replicaOn = (...parts: [string, number][]) =>
+    ({
+      of: { key: "m" },
+      parts: parts.map(([node, memoryBytes]) => ({ node, memoryBytes })),
+    }) as unknown as StagedReplica;
+  const replica = replicaOn(["a", 9], ["d", 5], ["e", 6]);
+  expect(await devices.secure(replica, able)).toBe(false);
+  const claim = { stages: 2, memoryBytes: 6, nodes: ["d", "e", "b", "c"] };
+  expect(control.state.stageClaims.get("m")).toEqual(claim);
+  const { appliedIndex } = control;
+  await devices.secure(replica, able);
+  expect(control.appliedIndex).toBe(appliedIndex);
+  expect(await devices.secure(replicaOn(["a", 9]), able)).toBe(true);
+  await follow(["m", "a"]);
+  expect(control.state.stageClaims.size).toBe(0);
+});
+
+/** Workers whose stages have GPUs, as they are granted. */
 function gpuBench(...names: string[]) {
   const bench = new StageBench(...names);
-  const reserved: string[][] = [];
+  const held = new Set<string>();
+  const claims: string[][] = [];
   let fault: AppError | undefined;
+  const queue = { isEmpty: true };
   bench.devices = {
     serves: () => true,
-    reserve: async (_, nodes) => {
+    held: () => held,
+    memory: () => () => 500,
+    secure: async ({ parts }) => {
+      const lacking = parts.map(({ node }) => node).filter((node) => !held.has(node));
+      if (lacking.length === 0) return true;
       if (fault) throw fault;
-      reserved.push([...nodes]);
+      claims.push(lacking);
+      if (queue.isEmpty) for (const node of lacking) held.add(node);
+      return false;
     },
+    need: () => "1 GPU",
   };
   const refuse = (message: string | undefined) => {
     fault = message === undefined ? undefined : new AppError("conflict", message);
   };
-  return { bench, reserved, refuse };
+  return { bench, claims, held, queue, refuse };
 }
 
-test("staged replicas: one is planned on workers with GPUs, which its plan holds", async () => {
-  const { bench, reserved, refuse } = gpuBench("a", "b", "c", "d");
+test("staged replicas: one is planned on workers with GPUs, when it has got them", async () => {
+  const { bench, claims, refuse } = gpuBench("a", "b", "c", "d");
   bench.add("b", undefined, 0);
   refuse("they are gone");
   await bench.places();
@@ -170,7 +211,54 @@ test("staged replicas: one is planned on workers with GPUs, which its plan holds
   bench.nowMs += AFTER_ADOPTION_MS;
   await bench.places();
   expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 a", "m#d/1 c"]);
-  expect(reserved).toEqual([["a", "c", "d"]]);
+  expect(claims).toEqual([["a", "c", "d"]]);
+});
+
+test("staged replicas: one waits for GPUs, and is planned on those that it gets", async () => {
+  const { bench, claims, held, queue } = gpuBench("a", "b", "c", "d");
+  queue.isEmpty = false;
+  for (const name of bench.workers.keys()) bench.add(name, undefined, 0);
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  for (let seconds = 0; seconds < 20; seconds++) {
+    bench.nowMs += 1_000;
+    expect(stagePlacesOf(await bench.places())).toEqual([]);
+  }
+  expect(claims).toEqual([["a", "b", "c"]]);
+  expect(bench.staged.notes().get("m")?.misfit).toBeUndefined();
+  for (const name of ["c", "d"]) bench.add(name, undefined, 500);
+  await bench.places();
+  expect([claims.at(-1), bench.plans]).toEqual([["c", "d"], 2]);
+  for (const name of ["b", "c", "d"]) {
+    held.add(name);
+    bench.add(name, undefined, 500);
+  }
+  await bench.places();
+  expect(stagePlacesOf(await bench.places())).toEqual(["m d", "m#d/0 b", "m#d/1 c"]);
+  expect(claims.length).toBe(2);
+});
+
+test("staged replicas: a stage whose GPU is another's is unloaded until it is free", async () => {
+  const { bench, held } = gpuBench("a", "b", "c");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  held.delete("a");
+  bench.add("a", undefined, 0);
+  bench.planFault = () => new AppError("unprocessable", "two workers are too few");
+  expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/1 b"]);
+  bench.add("a", undefined, 500);
+  expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 a", "m#c/1 b"]);
+});
+
+test("staged replicas: too few workers with GPUs are named with what each needs", async () => {
+  const { bench } = gpuBench("a");
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  await bench.places();
+  const misfit =
+    "m needs two workers, each with 1 GPU for its stage; a could have one: start another such worker";
+  expect(bench.staged.notes().get("m")).toEqual({ misfit });
 });
 
 test("staged replicas: a stage whose GPU fails goes to a worker with a healthy one", async () => {
@@ -178,6 +266,7 @@ test("staged replicas: a stage whose GPU fails goes to a worker with a healthy o
   await bench.places();
   bench.nowMs += AFTER_ADOPTION_MS;
   bench.load(await bench.places());
+  // Its place remains.
   bench.add("a", undefined, 0);
   expect(stagePlacesOf(await bench.places())).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);
 });

@@ -1,16 +1,24 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "@heddle/base/clock";
 import { toAppError } from "@heddle/base/errors";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
-import { replicaKey } from "@heddle/control/jobs/records/records";
-import { dividesGpus, stageDevices } from "@heddle/control/jobs/scheduling/replica-claims";
+import { MAX_CLAIM_NODES } from "@heddle/control/jobs/commands/stage-places";
+import { replicaKey, type StageClaimRecord } from "@heddle/control/jobs/records/records";
+import { deploymentOf } from "@heddle/control/jobs/scheduling/divided-models";
+import {
+  dividesGpus,
+  stageClaim,
+  stageDevices,
+} from "@heddle/control/jobs/scheduling/replica-claims";
 import { schedulerSettings } from "@heddle/control/jobs/scheduling/scheduling-input";
 import type { Log } from "@heddle/observability/logger";
+import type { TaskRequest } from "@heddle/scheduler/model";
 import type { ControlPlane } from "../../control-plane/control-plane.ts";
 import { propose } from "../../control-plane/propose.ts";
 import { deviceOf } from "../hosts.ts";
 import type { NodeView } from "../node-directory.ts";
 import type { StagePlaces } from "./placed-specs.ts";
-import { deploymentOf } from "./staged-replica.ts";
+import type { StageCandidate, StagedReplica } from "./staged-replica.ts";
 
 /** How long a change that was refused waits: what refuses it, as a quota, remains for a while. */
 const RETRY_MS = 5_000;
@@ -27,6 +35,25 @@ interface StageDevicesOptions {
 interface OnDevices {
   readonly devices: readonly number[];
   readonly spec: DeploymentSpec;
+}
+
+/** The GPUs of a request in words. */
+export function gpusText({ gpus, gpuIndex, gpuTypes, gpuMemoryGb }: TaskRequest): string {
+  if (gpuIndex !== undefined) return `the GPU ${gpuIndex}`;
+  const kind = gpuTypes.length > 0 ? ` (${gpuTypes.join(" or ")})` : "";
+  const size = gpuMemoryGb > 0 ? ` of at least ${gpuMemoryGb} GB` : "";
+  return `${gpus} GPU${gpus === 1 ? "" : "s"}${kind}${size}`;
+}
+
+/** Where stages are to be, and of which deployments more is to be done. */
+export interface FollowedStages {
+  readonly places: StagePlaces;
+  /** Deployments whose stages on GPUs are as planned, on the leader. */
+  readonly settled: ReadonlySet<string>;
+  /** Deployments whose GPUs without a stage are kept for a worker that may come back. */
+  readonly keeping: ReadonlySet<string>;
+  /** Deployments with fewer replicas than wanted. */
+  readonly lacking: ReadonlySet<string>;
 }
 
 /**
@@ -56,8 +83,19 @@ export class StageDevices {
     return new Set([...keys].filter((key) => this.serves(key)));
   }
 
-  /** The memory of the GPUs that each worker has for a stage; workers that report the same one share it. */
-  memory(): (nodeId: string, deployment: string) => number {
+  /** The nodes on which the deployment holds GPUs. */
+  held(deployment: string): ReadonlySet<string> {
+    const places = [...this.#options.control.state.replicas.values()];
+    return new Set(
+      places.filter((place) => place.deployment === deployment).map(({ nodeId }) => nodeId),
+    );
+  }
+
+  /**
+   * The memory of the GPUs that each worker has for a stage, now or if others freed theirs. Workers that
+   * report the same one share it.
+   */
+  memory(when: "now" | "freed" = "now"): (nodeId: string, deployment: string) => number {
     const { control, nodes } = this.#options;
     const views = new Map(nodes().map((view) => [view.id, view]));
     const reports = [...views.values()].flatMap((view) =>
@@ -66,7 +104,8 @@ export class StageDevices {
     const sharers = Map.groupBy(reports, (id) => id);
     const finders = new Map<string, ReturnType<typeof stageDevices>>();
     return (nodeId, deployment) => {
-      const find = finders.get(deployment) ?? stageDevices(control.state, control.jobs, deployment);
+      const find =
+        finders.get(deployment) ?? stageDevices(control.state, control.jobs, deployment, when);
       finders.set(deployment, find);
       const view = views.get(nodeId);
       const devices = find(nodeId);
@@ -92,6 +131,38 @@ export class StageDevices {
     return on;
   }
 
+  /** The GPUs of each stage in words; empty where it has none. */
+  need(deployment: string): string {
+    const claim = stageClaim(this.#options.control.state, deployment, 1);
+    return claim ? gpusText(claim.request) : "";
+  }
+
+  /**
+   * Whether a planned replica has its GPUs. Stages that lack theirs queue for them, as a whole replica
+   * does, on their nodes or on others of these that have the memory.
+   */
+  async secure({ of: { key }, parts }: StagedReplica, able: readonly StageCandidate[]) {
+    if (!this.serves(key)) return true;
+    const held = this.held(key);
+    const lacking = parts.filter(({ node }) => !held.has(node));
+    if (lacking.length === 0) return true;
+    const memoryBytes = Math.max(...lacking.map((part) => part.memoryBytes));
+    const own = new Set(lacking.map(({ node }) => node));
+    const others = able.filter(
+      ({ node: { id }, memoryBytes: has }) =>
+        !own.has(id) && !held.has(id) && (has(key) ?? 0) >= memoryBytes,
+    );
+    const nodes = [...own, ...others.map(({ node }) => node.id)].slice(0, MAX_CLAIM_NODES);
+    await this.#claim(key, { stages: own.size, memoryBytes, nodes });
+    return false;
+  }
+
+  async #claim(deployment: string, claim: StageClaimRecord | undefined): Promise<void> {
+    const { control, clock } = this.#options;
+    if (isDeepStrictEqual(control.state.stageClaims.get(deployment), claim)) return;
+    await propose(control, { type: "replica.claim", atMs: clock.wallMs(), deployment, claim });
+  }
+
   /** Holds what a deployment's stages lack on these nodes. Rejects where they cannot all have it. */
   async reserve(deployment: string, nodeIds: readonly string[]): Promise<void> {
     const { control, clock } = this.#options;
@@ -113,9 +184,9 @@ export class StageDevices {
 
   /**
    * Holds devices for stages that have moved, of deployments whose places are as planned. Releases those
-   * that no stage has any more, unless the deployment keeps them.
+   * that no stage has any more, unless the deployment keeps them, and claims of those that lack none.
    */
-  follow(places: StagePlaces, settled: ReadonlySet<string>, keeping: ReadonlySet<string>): void {
+  follow({ places, settled, keeping, lacking }: FollowedStages): void {
     if (settled.size === 0) return;
     const { control, clock, nodes } = this.#options;
     const wanted = new Map<string, Set<string>>();
@@ -125,6 +196,9 @@ export class StageDevices {
     }
     const memory = this.memory();
     for (const deployment of settled) {
+      if (!lacking.has(deployment) && control.state.stageClaims.has(deployment)) {
+        this.#run(`${deployment} waits`, () => this.#claim(deployment, undefined));
+      }
       const used = [...(wanted.get(deployment) ?? [])];
       const able = used.filter((nodeId) => memory(nodeId, deployment) > 0);
       if (able.some((nodeId) => !this.#isHeld(deployment, nodeId))) {

@@ -68,11 +68,6 @@ function stageKey(deployment: string, replica: string, index: number): string {
   return `${deployment}#${replica}/${index}`;
 }
 
-/** The deployment of a replica's or stage's key. */
-export function deploymentOf(key: string): string {
-  return key.includes("#") ? key.slice(0, key.indexOf("#")) : key;
-}
-
 /** What a worker is to load, under its key. */
 interface PlacedStage {
   readonly key: string;

@@ -213,7 +213,7 @@ test("staged replicas: a stage that is gone may return until all is planned agai
   await bench.places();
   bench.nowMs += 3 * AFTER_ADOPTION_MS;
   expect(stagePlacesOf(await bench.places())).toEqual(stagePlacesOf(before));
-  expect(bench.staged.notes().get("m")?.misfit).toMatch(/1 workers are there/);
+  expect(bench.staged.notes().get("m")?.misfit).toMatch(/needs two workers; b could have one/);
   bench.add("a");
   expect(await bench.places()).toEqual(before);
   expect(bench.staged.notes().get("m")?.misfit).toBeUndefined();

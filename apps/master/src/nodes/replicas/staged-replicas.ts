@@ -4,13 +4,13 @@ import type { Random } from "@heddle/base/random";
 import type { DeploymentSpec, LlamaDeployment } from "@heddle/contracts/engine";
 import type { DeploymentRecord } from "@heddle/control/state";
 import type { Log } from "@heddle/observability/logger";
-import { DivisionPlanner } from "./division-planner.ts";
+import { DivisionPlanner, type WorkerGroups } from "./division-planner.ts";
 import type { DivisionNote } from "./divisions.ts";
 import { following, mended, succeeding } from "./mended-replica.ts";
-import { PlacedSpecs, type StagePlaces } from "./placed-specs.ts";
+import { PlacedSpecs } from "./placed-specs.ts";
 import { allDivided, type WholeReplicas } from "./replica-split.ts";
 import { ReplicaSplits } from "./replica-splits.ts";
-import type { StageDevices } from "./stage-devices.ts";
+import type { FollowedStages, StageDevices } from "./stage-devices.ts";
 import { StageHolds } from "./stage-holds.ts";
 import {
   alike,
@@ -31,14 +31,9 @@ const ADOPTS_MS = 3_000;
 const KEEPS_GPUS_MS = 30_000;
 
 /** Where the replicas of models that workers divide go. */
-export interface StagedPlacement {
-  readonly places: StagePlaces;
+export interface StagedPlacement extends FollowedStages {
   /** By deployment: its whole replicas beside those. */
   readonly whole: ReadonlyMap<string, WholeReplicas>;
-  /** Deployments whose stages on GPUs are as planned, on the leader. */
-  readonly settled: ReadonlySet<string>;
-  /** Deployments whose GPUs without a stage are kept for a worker that may come back. */
-  readonly keeping: ReadonlySet<string>;
 }
 
 export interface StagedReplicasOptions {
@@ -47,7 +42,7 @@ export interface StagedReplicasOptions {
   readonly log: Log;
   /** Called when the places may have changed. */
   readonly onChange: () => void;
-  readonly devices: Pick<StageDevices, "serves" | "reserve">;
+  readonly devices: Pick<StageDevices, "serves" | "held" | "memory" | "secure" | "need">;
 }
 
 /** What is known of one deployment's division. */
@@ -56,8 +51,10 @@ interface Division {
   /** A stage of these is gone, and no worker can take it: its own may, until they are planned again. */
   broken: StagedReplica[];
   readonly planner: DivisionPlanner;
-  /** Since when it has fewer replicas than wanted. */
+  /** Since when it has fewer replicas than wanted, and has got no more GPUs. */
   lackingSinceMs: number | undefined;
+  /** The nodes on which it holds GPUs. */
+  holders: number;
   /** No replica of an earlier leader is taken up any more. */
   isSettled: boolean;
 }
@@ -126,8 +123,7 @@ export class StagedReplicas {
     const workers = new Map(candidates.map((each) => [each.node.id, each]));
     const places = new Map<string, Map<string, DeploymentSpec>>();
     const whole = new Map<string, WholeReplicas>();
-    const settled = new Set<string>();
-    const keeping = new Set<string>();
+    const [settled, keeping, lacking] = [new Set<string>(), new Set<string>(), new Set<string>()];
     const divisible = new Map([...deployments].filter(this.#isDivisible));
     for (const [key, record] of divisible) {
       const division = this.#division(key);
@@ -139,8 +135,8 @@ export class StagedReplicas {
         : this.#splits.of(record, candidates, allOf(division), isLeader);
       // Until the workers' memory is known it is placed neither whole nor divided.
       if (!split || split.divided > 0 || split.whole) places.set(key, new Map());
-      if (onGpus && isLeader && adoptsMs <= 0 && !division.planner.isPlanning) settled.add(key);
       if (!split?.divided && !split?.whole) {
+        if (onGpus && isLeader && adoptsMs <= 0) settled.add(key);
         this.#divisions.delete(key);
         continue;
       }
@@ -153,17 +149,21 @@ export class StagedReplicas {
       this.#mend(division, record.spec, workers, free);
       division.replicas.splice(split.divided);
       division.broken.splice(split.divided - division.replicas.length);
-      if (onGpus && this.#keepsGpus(division, split.divided)) keeping.add(key);
+      if (onGpus && this.#keepsGpus(key, division, split.divided)) keeping.add(key);
       if (division.replicas.length === split.divided) division.planner.settle();
-      else if (isLeader && adoptsMs > 0) this.#wakeUp.after(adoptsMs);
-      else if (isLeader) this.#plan(division, record.spec, workers, free);
+      else {
+        lacking.add(key);
+        if (isLeader && adoptsMs > 0) this.#wakeUp.after(adoptsMs);
+        else if (isLeader) this.#plan(division, record.spec, workers, free);
+      }
+      if (onGpus && isLeader && adoptsMs <= 0 && !division.planner.isPlanning) settled.add(key);
       this.#place(places, division, workers);
     }
     for (const key of this.#divisions.keys()) if (!divisible.has(key)) this.#divisions.delete(key);
     this.#splits.keep(divisible);
     this.#holds.keep([...this.#divisions.values()].flatMap(allOf));
     this.#specs.keep(places);
-    return { places, whole, settled, keeping };
+    return { places, whole, settled, keeping, lacking };
   }
 
   readonly #isDivisible = (entry: [string, DeploymentRecord]): entry is [string, LlamaRecord] =>
@@ -174,17 +174,20 @@ export class StagedReplicas {
     let division = this.#divisions.get(key);
     if (!division) {
       const planner = new DivisionPlanner(this.#options, this.#wakeUp);
-      const empty = { replicas: [], broken: [], lackingSinceMs: undefined };
+      const empty = { replicas: [], broken: [], lackingSinceMs: undefined, holders: 0 };
       division = { ...empty, planner, isSettled: false };
       this.#divisions.set(key, division);
     }
     return division;
   }
 
-  /** Whether replicas lack a stage, and not for long. */
-  #keepsGpus(division: Division, wanted: number): boolean {
+  /** Whether replicas lack a stage, and have not for long, or have just got GPUs. */
+  #keepsGpus(key: string, division: Division, wanted: number): boolean {
     const nowMs = this.#options.clock.monotonicMs();
     const isWhole = division.replicas.length === wanted;
+    const holders = this.#options.devices.held(key).size;
+    if (holders > division.holders) division.lackingSinceMs = undefined;
+    division.holders = holders;
     division.lackingSinceMs = isWhole ? undefined : (division.lackingSinceMs ?? nowMs);
     const leftMs = (division.lackingSinceMs ?? Number.NEGATIVE_INFINITY) + KEEPS_GPUS_MS - nowMs;
     if (leftMs > 0) this.#wakeUp.after(leftMs);
@@ -204,6 +207,7 @@ export class StagedReplicas {
     free: readonly StageCandidate[],
   ): void {
     const onGpus = this.#options.devices.serves(spec.key);
+    const held = this.#options.devices.held(spec.key);
     const sound: StagedReplica[] = [];
     const broken: StagedReplica[] = [];
     for (const replica of allOf(division)) {
@@ -215,9 +219,11 @@ export class StagedReplicas {
       );
       const spares = others.filter((each) => !most || stageBuildOf(each) === stageBuildOf(most));
       const holds = this.#holds.of(replica, { spares, workers }).map((hold, index) => {
-        const node = replica.parts[index]!.node;
-        const hasRoom = !onGpus || workers.get(node)?.memoryBytes(spec.key) !== 0;
-        return hold === "firm" && !hasRoom ? "lost" : hold;
+        const { node } = replica.parts[index]!;
+        const hasGpus = !onGpus || workers.get(node)?.memoryBytes(spec.key) !== 0;
+        if (hold !== "firm" || hasGpus) return hold;
+        // Its GPU has failed, or something else has it.
+        return held.has(node) ? "lost" : "gone";
       });
       const next = mended(replica, { holds, spares, workers, cuts: this.#holds.cuts });
       if (next) sound.push(next);
@@ -235,10 +241,11 @@ export class StagedReplicas {
     workers: Workers,
     free: readonly StageCandidate[],
   ): void {
-    const able = alike(unused(free, division.replicas));
-    const connected = this.#holds.cuts.connected(able);
-    const asked = connected.length < 2 ? able : connected;
-    const isAsked = division.planner.plan(spec, asked, (planned) => {
+    const onGpus = this.#options.devices.serves(spec.key);
+    const groups = onGpus
+      ? this.#groups(division, spec.key, workers)
+      : [this.#able(division, free)];
+    const isAsked = division.planner.plan(spec, groups, (planned) => {
       const broken = division.broken.shift();
       const ends = broken && workers.get(lastNode(broken))?.leaving !== undefined;
       division.replicas.push(ends ? following(planned, broken, workers) : planned);
@@ -247,16 +254,49 @@ export class StagedReplicas {
     if (isAsked) division.isSettled = true;
   }
 
+  /** Workers that could have the stages of another replica. */
+  #able(division: Division, free: readonly StageCandidate[]): readonly StageCandidate[] {
+    const able = alike(unused(free, division.replicas));
+    const connected = this.#holds.cuts.connected(able);
+    return connected.length < 2 ? able : connected;
+  }
+
+  /** Workers with GPUs: those that hold theirs, these and free ones, and all. */
+  #groups(division: Division, key: string, workers: Workers): WorkerGroups {
+    const { devices } = this.#options;
+    const held = devices.held(key);
+    const freed = devices.memory("freed");
+    const withGpus = [...workers.values()].flatMap((each) => {
+      const bytes = freed(each.node.id, key);
+      return bytes > 0 && takesDevices(each.node) ? [{ ...each, memoryBytes: () => bytes }] : [];
+    });
+    const all = this.#able(division, withGpus);
+    const own = all.filter(({ node }) => held.has(node.id));
+    const free = all.filter(({ node }) => workers.get(node.id)?.memoryBytes(key) !== 0);
+    const groups: (readonly StageCandidate[])[] = [];
+    for (const group of [own, free, all]) {
+      if (group.length > (groups.at(-1)?.length ?? 1)) groups.push(group);
+    }
+    return groups.length > 0 ? groups : [all];
+  }
+
   #place(
     places: Map<string, Map<string, DeploymentSpec>>,
     division: Division,
     workers: Workers,
   ): void {
-    for (const replica of division.replicas) this.#specs.place(places, replica, workers, false);
-    for (const replica of division.broken) {
+    for (const replica of allOf(division)) {
+      const { key } = replica.of;
+      const held = this.#options.devices.held(key);
+      const onGpus = this.#options.devices.serves(key);
       // A worker that leaves unloads it when its calls have ended.
-      const isLeft = workers.get(lastNode(replica))?.leaving !== undefined;
-      this.#specs.place(places, replica, workers, isLeft);
+      const isLeft =
+        division.broken.includes(replica) && workers.get(lastNode(replica))?.leaving !== undefined;
+      const isKept = (stage: string, node: string) => {
+        const isTaken = onGpus && !held.has(node) && workers.get(node)?.memoryBytes(key) === 0;
+        return !isTaken && !(isLeft && stage === key);
+      };
+      this.#specs.place(places, replica, workers, isKept);
     }
   }
 }

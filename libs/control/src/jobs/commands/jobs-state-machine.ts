@@ -23,7 +23,7 @@ import { setProject, setQueue } from "./quotas.ts";
 import { noteModel } from "./registration.ts";
 import { requestJob } from "./requests.ts";
 import { joinServer, loseServers } from "./server-changes.ts";
-import { placeStages } from "./stage-places.ts";
+import { claimStages, placeStages } from "./stage-places.ts";
 import { submitJob } from "./submission.ts";
 import { confirmFailures, reportProgress, reportTasks } from "./task-reports.ts";
 
@@ -70,6 +70,7 @@ const COMMANDS: {
   "jobs.progress": reportProgress,
   "node.join": applyNodeJoin,
   "node.update": setServing,
+  "replica.claim": claimStages,
   "replica.place": placeStages,
   "replica.ready": readyReplica,
   "replica.release": releaseReplica,

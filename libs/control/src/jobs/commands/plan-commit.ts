@@ -11,7 +11,7 @@ import type { JobRecord, TaskRecord } from "../records/records.ts";
 import { crashesTakenOver, missingRanks } from "../records/recovery.ts";
 import { NO_RESERVATION, reservationFields, reservationOf } from "../records/renamed-fields.ts";
 import { sharedRequest } from "../records/task-request.ts";
-import { replicaClaim } from "../scheduling/replica-claims.ts";
+import { dividesGpus, replicaClaim } from "../scheduling/replica-claims.ts";
 import { runningEntry, sharedSupply } from "../scheduling/scheduling-input.ts";
 import { placeShards } from "../scheduling/shard-places.ts";
 import type { JobsTransaction } from "./jobs-transaction.ts";
@@ -153,7 +153,7 @@ function lacksStorage({ state, index }: JobsTransaction, { id }: JobRecord): boo
   return neededMb > 0 && neededMb > sharedSupply(state, index).free.storageMb;
 }
 
-/** Reserves a replica's place; the masters' placement loads it there. */
+/** Reserves the places of a replica, or of its stages; the masters' placement loads it there. */
 function placeReplica(
   change: JobsTransaction,
   plan: CommitPlanCommand,
@@ -165,11 +165,15 @@ function placeReplica(
   if (!claim) return "not_waiting";
   const why =
     quotas?.claimRefusal(claim) ??
-    change.index.capacity.take(claim.request, 1, placements, plan.overcommitRatio);
+    change.index.capacity.take(claim.request, claim.tasks, placements, plan.overcommitRatio);
   if (why) return why;
   quotas?.chargeClaim(claim);
-  const { nodeId, devices } = placements[0]!;
-  change.placeReplica({ deployment, nodeId, devices, grantedAtMs: change.now.atMs });
+  const isDivided = dividesGpus(change.state, deployment);
+  if (isDivided) change.state.stageClaims.delete(deployment);
+  for (const { nodeId, devices } of placements) {
+    const place = { deployment, nodeId, devices, grantedAtMs: change.now.atMs };
+    change.placeReplica(isDivided ? { ...place, stage: true } : place);
+  }
   return undefined;
 }
 

@@ -10,6 +10,7 @@ import type {
   QuotaRecord,
   ServerRecord,
   ServingHold,
+  StageClaimRecord,
   TaskExitRecord,
 } from "./records.ts";
 
@@ -26,6 +27,7 @@ export type JobsCommand =
   | ReportProgressCommand
   | JoinNodeCommand
   | ServingNodeCommand
+  | ClaimStagesCommand
   | PlaceStagesCommand
   | ReadyReplicaCommand
   | ReleaseReplicaCommand
@@ -218,7 +220,16 @@ export interface ServingNodeCommand {
   readonly serving: readonly ServingHold[];
 }
 
-/** Stages of a replica get GPUs, all or none: those of a new one, or some that move. From PLACES_STAGES on. */
+/** Stages of a replica queue for GPUs, in place of those that did so before. From PLACES_STAGES on. */
+export interface ClaimStagesCommand {
+  readonly type: "replica.claim";
+  readonly atMs: number;
+  readonly deployment: string;
+  /** Absent: none does any more. */
+  readonly claim?: StageClaimRecord | undefined;
+}
+
+/** Stages that move get GPUs, all or none. From PLACES_STAGES on. */
 export interface PlaceStagesCommand {
   readonly type: "replica.place";
   readonly atMs: number;

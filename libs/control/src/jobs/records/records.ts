@@ -330,6 +330,18 @@ export interface ReplicaRecord {
   readonly failure?: ReplicaFailure | undefined;
 }
 
+/**
+ * The stages of one replica that still need GPUs, each on another of the nodes: all get theirs, or none.
+ * The leader knows from a plan how many they are.
+ */
+export interface StageClaimRecord {
+  readonly stages: number;
+  /** What the largest of them takes. */
+  readonly memoryBytes: number;
+  /** First those of the plan, as many as there are stages, then others with the memory. */
+  readonly nodes: readonly string[];
+}
+
 /** A fault of a replica that a retry cannot fix. */
 export interface ReplicaFailure {
   readonly code: string;
@@ -427,6 +439,8 @@ export interface JobsState {
   readonly servers: Map<string, ServerRecord>;
   /** By deployment and node; see `replicaKey`. */
   readonly replicas: Map<string, ReplicaRecord>;
+  /** By deployment. */
+  readonly stageClaims: Map<string, StageClaimRecord>;
   /** By name; read-only here, since other commands change them. */
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
   /** Secrets that jobs may name, by `secretKey`; read-only here. */

@@ -1,13 +1,14 @@
 // holds: shard-gpus
 
 import type { LlamaDeployment } from "@heddle/contracts/engine";
+import { replicaEntry } from "@heddle/scheduler/plan-entry";
 import { expect, test } from "vitest";
 import { PLACES_STAGES } from "../../cluster-version.ts";
 import type { ControlCommand } from "../../command.ts";
 import { ReplicatedControl } from "../../replicated-control.ts";
 import type { ReplicaResources } from "../records/records.ts";
 import { PlannedCluster } from "../testing/planned-cluster.ts";
-import { scheduledModel } from "../testing/specs.ts";
+import { jobId, scheduledModel } from "../testing/specs.ts";
 import { dividesGpus, stageDevices, undividedOnGpus } from "./replica-claims.ts";
 
 const GIGABYTE = 1e9;
@@ -37,6 +38,24 @@ function place(cluster: PlannedCluster, ...nodes: (string | [string, number])[])
   });
   return cluster.do({ type: "replica.place", deployment: "m", places, limits });
 }
+
+/** Has stages queue for a GPU on each of as many of these nodes. */
+function claim(cluster: PlannedCluster, stages: number, ...nodes: string[]) {
+  const claimed = { stages, memoryBytes: 1, nodes };
+  return cluster.do({ type: "replica.claim", deployment: "m", claim: claimed });
+}
+
+/** The job's tasks have ended. */
+function end(cluster: PlannedCluster, n: number) {
+  cluster.report(n, "stopping");
+  cluster.report(n, "exited", { endedAtMs: 1 });
+}
+
+/** The nodes on which the job's tasks are. */
+const nodesOf = ({ control }: PlannedCluster, n: number) =>
+  [...control.state.tasks.values()]
+    .filter((task) => task.jobId === jobId(n))
+    .map(({ nodeId }) => nodeId);
 
 const held = ({ control }: PlannedCluster) =>
   [...control.state.replicas.values()].map(({ nodeId, devices }) => `${nodeId}:${devices}`);
@@ -73,6 +92,86 @@ test("stages on GPUs: none gets any where one cannot have its own", () => {
   expect(place(cluster, free[0]!)).toMatchObject({ message: expect.stringContaining("already") });
   cluster.do({ type: "project.set", name: "default", weight: 1, quota: { gpuMilli: 2_000 } });
   expect(place(cluster, free[1]!)).toMatchObject({ message: expect.stringContaining("quota") });
+});
+
+test("stages on GPUs: later jobs take no GPU for which stages queue", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 1 });
+  const one = { resources: { gpu_count: 1, preemptible: false } };
+  for (const n of [1, 2]) cluster.submit(n, one);
+  for (const n of [1, 2]) cluster.run(n);
+  deploy(cluster);
+  expect(claim(cluster, 2, "a", "b")).toEqual({ ok: true });
+  for (const n of [3, 4]) cluster.submit(n, one);
+  end(cluster, 1);
+  expect(cluster.plan().plan.starts).toEqual([]);
+  expect(held(cluster)).toEqual([]);
+  end(cluster, 2);
+  cluster.plan();
+  expect(held(cluster).sort()).toEqual(["a:0", "b:0"]);
+  const { replicas, stageClaims } = cluster.control.state;
+  expect([...replicas.values()].every(({ stage }) => stage)).toBe(true);
+  expect(stageClaims.size).toBe(0);
+  expect([3, 4].map((n) => cluster.job(n).state)).toEqual(["pending", "pending"]);
+});
+
+test("stages on GPUs: preemptible jobs give way to all stages of a claim, or none", () => {
+  const cluster = new PlannedCluster();
+  cluster.join("a", { gpuCount: 1 });
+  cluster.submit(1, { resources: { gpu_count: 1 } });
+  cluster.run(1);
+  cluster.join("b", { gpuCount: 2 });
+  deploy(cluster);
+  claim(cluster, 2, "b", "gone");
+  // The node has GPUs for two, but each stage has a node to itself.
+  expect(cluster.plan().plan).toMatchObject({ starts: [], preemptions: [] });
+  claim(cluster, 2, "b", "a");
+  expect(cluster.plan().plan.preemptions).toMatchObject([{ forEntry: replicaEntry("m") }]);
+  cluster.do({ type: "model.remove", id: "m" });
+  expect(cluster.control.state.stageClaims.size).toBe(0);
+});
+
+test("stages on GPUs: a claim names nodes without places of the deployment, once each", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b", "c"]) cluster.join(id, { gpuCount: 2 });
+  expect(claim(cluster, 1, "a")).toMatchObject({ ok: false, code: "conflict" });
+  deploy(cluster);
+  for (const bad of [
+    [2, "a"],
+    [0, "a"],
+    [1.5, "a", "b"],
+    [2, "a", "a"],
+  ] as const) {
+    const [stages, ...nodes] = bad;
+    expect(claim(cluster, stages, ...nodes)).toMatchObject({ code: "invalid_value" });
+  }
+  const many = Array.from({ length: 65 }, (_, at) => `n${at}`);
+  expect(claim(cluster, 1, ...many)).toMatchObject({ code: "invalid_value" });
+  place(cluster, "a");
+  claim(cluster, 1, "a", "c");
+  cluster.plan();
+  expect(held(cluster)).toEqual(["a:0", "c:0"]);
+  claim(cluster, 1, "b");
+  cluster.do({ type: "replica.claim", deployment: "m" });
+  cluster.plan();
+  expect(held(cluster)).toEqual(["a:0", "c:0"]);
+});
+
+test("stages on GPUs: a stage without a place keeps its GPU, and gets its place back", () => {
+  const cluster = new PlannedCluster();
+  for (const id of ["a", "b"]) cluster.join(id, { gpuCount: 2 });
+  deploy(cluster);
+  const { control } = cluster;
+  const serving = [{ deployment: "m#b/0", devices: [1] }];
+  cluster.do({ type: "node.update", nodeId: "a", serving });
+  expect(stageDevices(control.state, control.jobs, "m")("a")).toEqual([1]);
+  expect(place(cluster, ["a", 1], ["b", 7])).toMatchObject({ ok: false });
+  expect(control.state.nodes.get("a")?.serving).toEqual(serving);
+  cluster.submit(1, { resources: { gpu_count: 2 } });
+  cluster.run(1);
+  expect(nodesOf(cluster, 1)).toEqual(["b"]);
+  expect(place(cluster, ["a", 1])).toEqual({ ok: true });
+  expect(control.state.nodes.get("a")?.serving).toEqual([]);
 });
 
 test("stages on GPUs: a node gives free and healthy ones, of the kind asked for", () => {

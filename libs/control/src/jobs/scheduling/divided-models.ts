@@ -4,6 +4,11 @@ import type { JobsState, ReplicaResources } from "../records/records.ts";
 
 const BYTES_PER_GB = 1e9;
 
+/** The deployment of a replica's key, or of a stage's, which has a `#` behind it. */
+export function deploymentOf(key: string): string {
+  return key.includes("#") ? key.slice(0, key.indexOf("#")) : key;
+}
+
 /** Why workers do not divide a deployment that leaves the placement open; undefined if they may. */
 export function undividedReason(spec: DeploymentSpec): string | undefined {
   if (spec.engine !== "llama" || (spec.placement?.mode ?? "auto") !== "auto") return undefined;

@@ -10,12 +10,12 @@ import {
   type ServingHold,
 } from "../records/records.ts";
 import { NODE_LABEL, SERVING_PROJECT, servingRequest } from "../records/task-request.ts";
-import { isDividedOnGpus } from "./divided-models.ts";
+import { deploymentOf, isDividedOnGpus } from "./divided-models.ts";
 
 /**
  * The replicas that still need a place, as the scheduler queues them: one a deployment at a time,
- * as no two share a node. They rank above training of the same qos, and so may evict preemptible
- * training.
+ * as no two share a node. Stages of one are a gang. They rank above training of the same qos, and so
+ * may evict preemptible training.
  */
 export function replicaClaims(state: JobsState): QueuedJob[] {
   const claims: QueuedJob[] = [];
@@ -31,8 +31,9 @@ export function replicaClaims(state: JobsState): QueuedJob[] {
  * too where a replica has failed for good: the next would only evict others and fail alike.
  */
 export function replicaClaim(state: JobsState, deployment: string): QueuedJob | undefined {
-  const needs = replicaNeeds(state, deployment);
+  const needs = gpuNeeds(state, deployment);
   if (!needs) return undefined;
+  if (dividesGpus(state, deployment)) return awaitedStages(state, deployment, needs);
   const places = [...state.replicas.values()].filter((place) => place.deployment === deployment);
   if (places.some(({ failure }) => failure)) return undefined;
   const kept = places.filter((place) => isSound(state, place));
@@ -59,6 +60,28 @@ function claimOf(deployment: string, tasks: number, request: TaskRequest): Queue
   };
 }
 
+/** The stages of a replica that wait for GPUs; undefined where none do. */
+function awaitedStages(
+  { stageClaims, replicas }: JobsState,
+  deployment: string,
+  needs: ReplicaNeeds,
+): QueuedJob | undefined {
+  const claim = stageClaims.get(deployment);
+  if (!claim) return undefined;
+  const { stages, nodes } = claim;
+  const taken = [...replicas.values()].filter((place) => place.deployment === deployment);
+  const request = claimRequest(
+    needs,
+    taken.map(({ nodeId }) => nodeId),
+  );
+  return claimOf(deployment, stages, {
+    ...request,
+    nodeAffinity: [{ key: NODE_LABEL, operator: "in", values: nodes }],
+    nodeRanks: nodes.slice(0, stages).map((nodeId) => ({ nodeId, rank: 1 })),
+    onePerNode: true,
+  });
+}
+
 /**
  * What this many stages of a deployment hold that workers divide over GPUs, each on another node;
  * undefined for other deployments. The leader chooses the nodes, as only it knows what stages need.
@@ -73,19 +96,27 @@ export function stageClaim(
 }
 
 /**
- * The GPUs of a node that its stage of the deployment holds, or could get; none where it has none for
- * one.
+ * The GPUs of a node that its stage of the deployment holds, or could get: now, or if others freed
+ * theirs. None where it has none for one.
  */
 export function stageDevices(
   state: JobsState,
   { capacity }: Pick<JobIndex, "capacity">,
   deployment: string,
+  when: "now" | "freed" = "now",
 ): (nodeId: string) => readonly number[] {
   const claim = stageClaim(state, deployment, 1);
+  const open = (request: TaskRequest, nodeId: string) =>
+    when === "now" ? capacity.devicesFor(request, nodeId) : capacity.devicesIfIdle(request, nodeId);
   return (nodeId) => {
-    const held = state.replicas.get(replicaKey({ deployment, nodeId }));
-    if (!held) return (claim && capacity.devicesFor(claim.request, nodeId)) ?? [];
-    const quarantined = state.nodes.get(nodeId)?.quarantined ?? [];
+    const { quarantined = [], serving = [] } = state.nodes.get(nodeId) ?? {};
+    // A worker that comes back may still have a stage.
+    const left = serving.find(
+      ({ deployment: key, devices }) =>
+        deploymentOf(key) === deployment && devices.length === claim?.request.gpus,
+    );
+    const held = state.replicas.get(replicaKey({ deployment, nodeId })) ?? left;
+    if (!held) return (claim && open(claim.request, nodeId)) ?? [];
     const isHealthy = !quarantined.some(({ device }) => held.devices.includes(device));
     return isHealthy ? held.devices : [];
   };
@@ -101,11 +132,6 @@ interface ReplicaNeeds {
 
 /** What any GPU will do for that a deployment names by hand. */
 const NAMED_GPU: ReplicaResources = { gpuCount: 1, gpuTypes: [], gpuMemoryGb: 0 };
-
-/** What the scheduler is to find for the deployment; undefined for one that is placed without it. */
-function replicaNeeds(state: JobsState, key: string): ReplicaNeeds | undefined {
-  return dividesGpus(state, key) ? undefined : gpuNeeds(state, key);
-}
 
 /** Whether workers divide the deployment's replicas, each stage on GPUs. A divided one stays so. */
 export function dividesGpus(state: JobsState, key: string): boolean {

@@ -46,7 +46,13 @@ export class StageBench {
   /** Whether it keeps GPUs without a stage. */
   keepsGpus = false;
   /** Which of them the stages run on; none if absent. */
-  devices: StagedReplicasOptions["devices"] = { serves: () => false, reserve: async () => {} };
+  devices: StagedReplicasOptions["devices"] = {
+    serves: () => false,
+    held: () => new Set(),
+    memory: () => () => 0,
+    secure: async () => true,
+    need: () => "",
+  };
   spec = STAGED_SPEC;
   replicas = 1;
 
@@ -63,7 +69,10 @@ export class StageBench {
       onChange: () => {},
       devices: {
         serves: (key) => this.devices.serves(key),
-        reserve: (key, nodes) => this.devices.reserve(key, nodes),
+        held: (key) => this.devices.held(key),
+        memory: (when) => this.devices.memory(when),
+        secure: (replica, able) => this.devices.secure(replica, able),
+        need: (key) => this.devices.need(key),
       },
     });
   }
