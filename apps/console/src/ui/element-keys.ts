@@ -10,7 +10,7 @@ export const NO_ELEMENTS: ElementKeys = { keys: new Map(), jumps: 0 };
 
 /**
  * Gives elements to the rows in view. A row that stays in view keeps its own. After a jump, where
- * most rows are new, all take those of the rows before: to fill them anew costs less than to make
+ * most rows are new, all take those of the rows before: to fill them again costs less than to make
  * others.
  */
 export function elementKeys(rows: readonly string[], before: ElementKeys): ElementKeys {
