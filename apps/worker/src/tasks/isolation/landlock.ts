@@ -1,8 +1,8 @@
 import { closeSync, lstatSync, openSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import koffi from "koffi";
 import type { LandlockConfinement } from "./launch-orders.ts";
 import { checked } from "./libc.ts";
+import { koffi } from "./load-koffi.ts";
 
 const SYS_CREATE_RULESET = 444;
 const SYS_ADD_RULE = 445;

@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import koffi from "koffi";
+import { koffi } from "./load-koffi.ts";
 
 /** Numbers of system calls that are the same on every architecture. */
 const SYS_CLOSE_RANGE = 436;

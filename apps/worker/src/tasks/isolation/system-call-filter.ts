@@ -1,6 +1,6 @@
 import { arch } from "node:os";
-import koffi from "koffi";
 import { checked } from "./libc.ts";
+import { koffi } from "./load-koffi.ts";
 
 // A filter of system calls, for what Landlock does not refuse. A task with the worker's user could
 // set limits and priorities of the worker's and the masters' processes, which can end them.
