@@ -18,7 +18,7 @@ export class DraftRates {
   readonly #counts: number[];
   readonly #firstWeight: number;
 
-  /** The first rates weigh as much as so many tokens. Those of a text add to those of `all`. */
+  /** The first rates weigh as much as `firstWeight` tokens. Those of a text add to those of `all`. */
   constructor(firstWeight: number, all?: DraftRates) {
     this.#all = all;
     this.#rates = [...(all ? all.#rates : FIRST_RATES)];
@@ -46,7 +46,7 @@ export class DraftRates {
   }
 }
 
-/** The kind of a match of so many tokens. */
+/** The kind of a match by its tokens. */
 export function kindOf(match: number): number {
   return LONGER_MATCHES.filter((least) => match >= least).length;
 }

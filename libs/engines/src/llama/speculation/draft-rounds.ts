@@ -24,7 +24,7 @@ export class DraftRounds {
   readonly #limits: DraftLimits;
   readonly #clockMs: () => number;
   readonly #cost = new DraftCost();
-  /** Of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn. */
+  /** The rates of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn. */
   readonly #greedyRates = new DraftRates(GREEDY_WEIGHT);
   readonly #drawnRates = new DraftRates(DRAWN_WEIGHT);
 
