@@ -209,7 +209,8 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     };
     apply("TrainingJob", { command: "sleep 600" });
     apply("InferenceModel", { source: "builtin://tiny", replicas: 0 });
-    k("wait", "--for=condition=Running", "--timeout=120s", "tj/last");
+    // The restored cluster starts no job before its predecessor's leases have ended.
+    k("wait", "--for=condition=Running", "--timeout=300s", "tj/last");
     k("wait", "--for=condition=Accepted", "--timeout=60s", "im/last");
     kubectl(["delete", "namespace", namespace, "--wait", "--timeout=240s"]);
   });
