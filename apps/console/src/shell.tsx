@@ -1,28 +1,33 @@
+import { grants } from "@heddle/auth/scopes";
+import type { Permission } from "@heddle/contracts/api/permission";
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
-import { statusQuery } from "./data/queries.ts";
+import { CALM_MS, selfQuery, statusQuery } from "./data/queries.ts";
 import { usePanels } from "./plugins/use-panels.ts";
-import { useSession } from "./session/session.ts";
+import { useMay, useSelf, useSession } from "./session/session.ts";
 import { STRINGS } from "./strings.ts";
+import { PageHead } from "./ui/parts.tsx";
 import { StatusBadge } from "./ui/status-badge.tsx";
 import { applyTheme, chosenTheme, type ThemeChoice } from "./ui/theme.ts";
 
+/** The pages in the navigation, and the permission that each needs. */
 const PAGES = [
-  ["/", STRINGS.pages.overview],
-  ["/nodes", STRINGS.pages.nodes],
-  ["/gpus", STRINGS.pages.gpus],
-  ["/jobs", STRINGS.pages.jobs],
-  ["/models", STRINGS.pages.models],
-  ["/playground", STRINGS.pages.playground],
-  ["/usage", STRINGS.pages.usage],
-  ["/events", STRINGS.pages.events],
-  ["/control-plane", STRINGS.pages.controlPlane],
-  ["/settings", STRINGS.pages.settings],
+  ["/", STRINGS.pages.overview, undefined],
+  ["/nodes", STRINGS.pages.nodes, "cluster:read"],
+  ["/gpus", STRINGS.pages.gpus, "cluster:read"],
+  ["/jobs", STRINGS.pages.jobs, "jobs:read"],
+  ["/models", STRINGS.pages.models, "models:read"],
+  ["/playground", STRINGS.pages.playground, "inference:create"],
+  ["/usage", STRINGS.pages.usage, "cluster:read"],
+  ["/events", STRINGS.pages.events, "jobs:read"],
+  ["/control-plane", STRINGS.pages.controlPlane, "cluster:read"],
+  ["/settings", STRINGS.pages.settings, undefined],
 ] as const;
 
 /** Offered where a plugin has one. */
-const PANELS = ["/panels", STRINGS.pages.panels] as const;
+const PANELS = ["/panels", STRINGS.pages.panels, undefined] as const;
+const SUBMIT = ["/submit", STRINGS.pages.submit, "jobs:create"] as const;
 
 const THEMES = ["system", "light", "dark"] as const;
 
@@ -31,7 +36,14 @@ export function Shell() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const content = useRef<HTMLElement>(null);
   const navigation = useRef<HTMLElement>(null);
-  const pages = usePanels().length > 0 ? [...PAGES, PANELS] : PAGES;
+  const { heddle, self: first } = useSession();
+  const self = useQuery({ ...selfQuery(heddle, first), refetchInterval: CALM_MS }).data;
+  const may = (permission: Permission | undefined) =>
+    permission === undefined || grants(self.permissions, permission);
+  const pages = (usePanels().length > 0 ? [...PAGES, PANELS] : PAGES).filter(([, , permission]) =>
+    may(permission),
+  );
+  const [, title, permission] = pageAt(path);
   // A reader of the screen, and the keyboard, begin at the new page.
   useEffect(() => {
     content.current?.focus({ preventScroll: true });
@@ -39,7 +51,7 @@ export function Shell() {
     navigation.current
       ?.querySelector("[aria-current=page]")
       ?.scrollIntoView({ block: "nearest", inline: "center" });
-    document.title = `${titleOf(path)} - ${STRINGS.product}`;
+    document.title = `${pageAt(path)[1]} - ${STRINGS.product}`;
   }, [path]);
   return (
     <div className="shell">
@@ -51,6 +63,7 @@ export function Shell() {
           {STRINGS.product}
         </Link>
         <ClusterState />
+        <ProjectSelect />
         <ThemeSelect />
         <SignOut />
       </header>
@@ -62,22 +75,36 @@ export function Shell() {
         ))}
       </nav>
       <main id="content" ref={content} tabIndex={-1}>
-        <Outlet />
+        {may(permission) ? <Outlet /> : <NotPermitted title={title} permission={permission} />}
       </main>
     </div>
   );
 }
 
-function titleOf(path: string): string {
-  const own = [...PAGES, PANELS].find(([to]) => to !== "/" && path.startsWith(to));
-  if (path.startsWith("/submit")) return STRINGS.pages.submit;
-  return own?.[1] ?? STRINGS.pages.overview;
+function pageAt(path: string) {
+  const all = [...PAGES, PANELS, SUBMIT];
+  return all.find(([to]) => to !== "/" && path.startsWith(to)) ?? PAGES[0];
+}
+
+interface NotPermittedOptions {
+  readonly title: string;
+  readonly permission: Permission | undefined;
+}
+
+function NotPermitted({ title, permission }: NotPermittedOptions) {
+  return (
+    <div className="page">
+      <PageHead title={title} />
+      <p>{STRINGS.common.noPermission(String(permission))}</p>
+    </div>
+  );
 }
 
 /** The leader as this master knows it; a failed call leaves the last known state, and says so. */
 function ClusterState() {
   const { heddle } = useSession();
-  const { data, error } = useQuery(statusQuery(heddle));
+  const mayRead = useMay("cluster:read");
+  const { data, error } = useQuery({ ...statusQuery(heddle), enabled: mayRead });
   return (
     <div className="cluster-state" role="status">
       {data && (
@@ -90,6 +117,32 @@ function ClusterState() {
       )}
       {error && <span className="lost">{STRINGS.shell.lost}</span>}
     </div>
+  );
+}
+
+/** Of a caller with rights in several projects: the one in which it acts. */
+function ProjectSelect() {
+  const { enter } = useSession();
+  const { project, projects } = useSelf();
+  const [isRefused, setRefused] = useState(false);
+  if (!projects || projects.length < 2) return null;
+  const choose = (name: string) => {
+    setRefused(false);
+    enter(name).catch(() => setRefused(true));
+  };
+  return (
+    <>
+      {isRefused && <span role="alert">{STRINGS.shell.sameProject}</span>}
+      <select
+        aria-label={STRINGS.shell.project}
+        value={project}
+        onChange={({ target }) => choose(target.value)}
+      >
+        {projects.toSorted().map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+    </>
   );
 }
 

@@ -20,6 +20,8 @@ export const STRINGS = {
     navigation: "Pages",
     signOut: "Sign out",
     stillSignedIn: "You are still signed in: the master was not reached. Try again.",
+    project: "Project",
+    sameProject: "The project was not changed: the master was not reached. Try again.",
     theme: "Theme",
     themes: { system: "System", light: "Light", dark: "Dark" },
     leader: "Leader",
@@ -47,6 +49,8 @@ export const STRINGS = {
     least: (value: string) => `min ${value}`,
     latest: (value: string) => `now ${value}`,
     greatest: (value: string) => `max ${value}`,
+    noCode:
+      "This page was not loaded: the master does not answer, or it runs another version by now.",
     retry: "Try again",
     cancel: "Keep it",
     close: "Close",
@@ -55,7 +59,8 @@ export const STRINGS = {
     more: "Load more",
     notFound: "There is no such page.",
     toOverview: "Go to the overview",
-    noPermission: (permission: string) => `The key lacks the permission ${permission}.`,
+    noPermission: (permission: string) =>
+      `This page needs the permission ${permission}. An administrator can give you a role that has it.`,
     requestId: (id: string) => `Request ${id}`,
     ago: (span: string) => `${span} ago`,
     justNow: "just now",
@@ -209,14 +214,14 @@ export const STRINGS = {
     downloadCommand: (id: string, name: string) => `heddle jobs artifacts ${id} ${name}`,
     started: "Started",
     ended: "Ended",
-    change: (field: string, from: string, to: string | null, outcome: string) =>
+    change: (field: string, from: unknown, to: unknown, outcome: string) =>
       `${to === null ? `Without ${field}` : `With ${field} ${to} in place of ${from}`}: ${outcome === "would_start" ? "it would start now" : "it could run, and would wait"}.`,
     edit: "Edit it and submit it again",
     submit: "Submit a job",
     again: "Submit again",
     applyChange: "Start with this",
     applyTitle: (name: string) => `Submit ${name} with the change?`,
-    applyText: (field: string, to: string | null) =>
+    applyText: (field: string, to: unknown) =>
       `This job is cancelled, and submitted again ${to === null ? `without ${field}` : `with ${field} ${to}`}. It gets a new id.`,
     applyConfirm: "Cancel and submit",
     eventsEmpty: "No event is kept of this job.",
@@ -423,6 +428,7 @@ export const STRINGS = {
     id: "Id",
     project: "Project",
     permissions: "Permissions",
+    rights: "Role or permissions",
     keys: "API keys",
     key: "API key",
     shownOnce: "The new key. It is shown only now: copy it to where it is used.",

@@ -18,12 +18,14 @@ class LiveEvents {
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #listeners = new Set<EventListener>();
 
-  /** Follows the cluster's events until the signal aborts. */
+  /** Follows the cluster's events until the signal aborts; then those of the session are forgotten. */
   async follow(heddle: Heddle, signal: AbortSignal): Promise<void> {
+    signal.addEventListener("abort", () => this.#forget(), { once: true });
     let after: string | undefined;
     const connect = async (onOpen: () => void): Promise<void> => {
       try {
         for await (const event of heddle.events.stream({ after, signal })) {
+          if (signal.aborted) return;
           onOpen();
           after = event.id;
           this.#add(event);
@@ -34,7 +36,13 @@ class LiveEvents {
       }
     };
     await keepConnected({ connect, backoff: BACKOFF, signal });
+  }
+
+  #forget(): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#fresh = [];
+    this.#events = [];
   }
 
   /** Calls the listener with the new events, the oldest first. */

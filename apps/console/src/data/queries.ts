@@ -1,10 +1,11 @@
 import type { Heddle } from "@heddle/client/heddle";
 import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
+import type { CallerView } from "@heddle/contracts/api/access/bindings";
 import type { Job } from "@heddle/contracts/api/job-replies";
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 const FAST_MS = 2_000;
-const CALM_MS = 5_000;
+export const CALM_MS = 5_000;
 /** Jobs of one page of the list. */
 const PAGE_JOBS = 200;
 /** Points of a curve, of which each may be two of its drawing. */
@@ -13,6 +14,16 @@ const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
 
 export function isEndedState(state: string): boolean {
   return TERMINAL.has(state);
+}
+
+/** The caller. It is read again only where its age matters: all pages ask what it may do. */
+export function selfQuery(heddle: Heddle, self: CallerView) {
+  return queryOptions({
+    queryKey: ["self"],
+    queryFn: ({ signal }) => heddle.access.whoami({ signal }),
+    initialData: self,
+    staleTime: Infinity,
+  });
 }
 
 export function statusQuery(heddle: Heddle) {

@@ -29,9 +29,7 @@ export function JobExplanationCard({ job }: { readonly job: Job }) {
       <ul className="plain-list">
         {changes.map((change) => (
           <li key={change.field}>
-            <span>
-              {text.change(change.field, String(change.from), textOf(change.to), change.outcome)}
-            </span>
+            <span>{text.change(change.field, change.from, change.to, change.outcome)}</span>
             <ApplyChange job={job} change={change} />
           </li>
         ))}
@@ -51,9 +49,6 @@ interface ApplyChangeOptions {
   readonly job: Job;
   readonly change: Change;
 }
-
-/** Null for a field that is removed. */
-const textOf = (value: Change["to"]) => (value === null ? null : String(value));
 
 /** Cancels the waiting job and submits it with the change: a submitted spec stays as it is. */
 function ApplyChange({ job, change }: ApplyChangeOptions) {
@@ -75,7 +70,7 @@ function ApplyChange({ job, change }: ApplyChangeOptions) {
     <ConfirmButton
       label={text.applyChange}
       title={text.applyTitle(job.name)}
-      text={text.applyText(change.field, textOf(change.to))}
+      text={text.applyText(change.field, change.to)}
       confirm={text.applyConfirm}
       act={apply}
     />

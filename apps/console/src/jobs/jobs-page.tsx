@@ -3,7 +3,7 @@ import type { JobSummary } from "@heddle/contracts/api/job-replies";
 import type { JobState } from "@heddle/contracts/api/job-spec";
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useCallback, useEffect, useMemo } from "react";
+import { type FormEvent, useCallback, useEffect, useMemo, useRef } from "react";
 import { useLiveEvents } from "../data/live-events.ts";
 import { isEndedState, jobPagesQuery, newestJobsQuery } from "../data/queries.ts";
 import { useMay, useSession } from "../session/session.ts";
@@ -80,6 +80,15 @@ function useJobRows(filters: JobFilters) {
 function Filters() {
   const search = useSearch({ from: "/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
+  const filters = useRef<HTMLFormElement>(null);
+  const { state, name, project, label } = search;
+  // The address may change by the browser's buttons.
+  useEffect(() => {
+    for (const [field, value = ""] of Object.entries({ state, name, project, label })) {
+      const input = filters.current?.elements.namedItem(field);
+      if (input) (input as HTMLInputElement | HTMLSelectElement).value = value;
+    }
+  }, [state, name, project, label]);
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
@@ -94,32 +103,31 @@ function Filters() {
     });
   };
   return (
-    <form className="filters" aria-label={text.filters} onSubmit={submit}>
+    <form className="filters" aria-label={text.filters} ref={filters} onSubmit={submit}>
       <label>
         {STRINGS.common.state}
         <select
           name="state"
-          key={search.state}
-          defaultValue={search.state}
+          defaultValue={state}
           onChange={({ target }) => target.form?.requestSubmit()}
         >
           <option value="">{STRINGS.common.all}</option>
-          {STATES.map((state) => (
-            <option key={state}>{state}</option>
+          {STATES.map((each) => (
+            <option key={each}>{each}</option>
           ))}
         </select>
       </label>
       <label>
         {text.filterName}
-        <input name="name" defaultValue={search.name} />
+        <input name="name" defaultValue={name} />
       </label>
       <label>
         {text.filterProject}
-        <input name="project" defaultValue={search.project} />
+        <input name="project" defaultValue={project} />
       </label>
       <label>
         {text.filterLabel}
-        <input name="label" defaultValue={search.label} />
+        <input name="label" defaultValue={label} />
       </label>
       <button type="submit">{text.apply}</button>
     </form>

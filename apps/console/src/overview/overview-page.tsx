@@ -23,8 +23,10 @@ const MAX_POINTS = 1_800;
 /** The cluster at a glance. */
 export function OverviewPage() {
   const { heddle } = useSession();
-  const status = useQuery(statusQuery(heddle));
-  const metrics = useQuery(metricsQuery(heddle));
+  const mayRead = useMay("cluster:read");
+  const mayReadJobs = useMay("jobs:read");
+  const status = useQuery({ ...statusQuery(heddle), enabled: mayRead });
+  const metrics = useQuery({ ...metricsQuery(heddle), enabled: mayRead });
   const error = status.error ?? metrics.error;
   return (
     <div className="page">
@@ -34,11 +36,11 @@ export function OverviewPage() {
       {status.data && metrics.data ? (
         <Figures status={status.data} metrics={metrics.data} />
       ) : (
-        <Waiting error={error} />
+        mayRead && <Waiting error={error} />
       )}
       <div className="columns">
         <ModelsCard />
-        <RecentCard />
+        {mayReadJobs && <RecentCard />}
       </div>
     </div>
   );

@@ -9,7 +9,7 @@ import {
   useState,
 } from "react";
 import { modelsQuery } from "../data/queries.ts";
-import { useMay, useSession } from "../session/session.ts";
+import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
 import { AnswerView } from "./answer-view.tsx";
@@ -42,15 +42,13 @@ interface ChatTurn {
 /** Chat with one model, or with two side by side. */
 export function PlaygroundPage() {
   const { heddle } = useSession();
-  const mayAsk = useMay("inference:create");
   const { data, error } = useQuery(modelsQuery(heddle));
   const chat = data?.filter(({ capabilities }) => capabilities.includes("chat"));
   return (
     <div className="page page-fill">
-      {!mayAsk && <p>{STRINGS.common.noPermission("inference:create")}</p>}
-      {mayAsk && !chat && <Waiting error={error} />}
-      {mayAsk && chat?.length === 0 && <p className="muted">{text.noModel}</p>}
-      {mayAsk && chat && chat.length > 0 && <Playground models={chat} />}
+      {!chat && <Waiting error={error} />}
+      {chat?.length === 0 && <p className="muted">{text.noModel}</p>}
+      {chat && chat.length > 0 && <Playground models={chat} />}
     </div>
   );
 }

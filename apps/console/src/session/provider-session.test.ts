@@ -72,6 +72,23 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
     await page.context().close();
   });
 
+  it("another tab that signs in anew takes the open one along", async () => {
+    const page = await rig.open("/console/nodes");
+    const title = page.getByRole("heading", { level: 1, name: "Nodes" });
+    await page.getByRole("button", { name: "Sign in with the identity provider" }).click();
+    await rig.shown(title);
+    const other = await page.context().newPage();
+    const isResumed = page.waitForResponse(`${rig.url}/console/session`);
+    await other.goto(`${rig.url}/console/session/login?to=/console/jobs`);
+    await rig.shown(other.getByRole("heading", { level: 1, name: "Jobs" }));
+    await isResumed;
+    await rig.shown(title);
+    await page.getByText("worker-1").first().waitFor();
+    // The calls of the session before were refused.
+    rig.errors.length = 0;
+    await page.context().close();
+  });
+
   it("an expired one ends on the open page, which says so and signs in again", async () => {
     const page = await rig.open("/console/nodes");
     const signIn = page.getByRole("button", { name: "Sign in with the identity provider" });

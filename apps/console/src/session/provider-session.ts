@@ -11,7 +11,8 @@ export interface ProviderSession {
 }
 
 const PATH = "/console/session";
-const CSRF_HEADER = "x-heddle-csrf";
+/** Proves that a page of the console sends a call. */
+export const SESSION_PROOF = "x-heddle-csrf";
 
 /** Asks whether this browser has signed in. The session's cookie is hidden from scripts. */
 export async function readProviderSession(): Promise<ProviderSession> {
@@ -21,13 +22,13 @@ export async function readProviderSession(): Promise<ProviderSession> {
 }
 
 /** A client whose calls the cookie names, with the proof that this page sends them. */
-export function openSessionClient(csrf: string): Heddle {
+export function openSessionClient(csrf: string, project?: string): Heddle {
   const send: typeof fetch = (input, init) => {
     const headers = new Headers(init?.headers);
-    headers.set(CSRF_HEADER, csrf);
+    headers.set(SESSION_PROOF, csrf);
     return fetch(input, { ...init, headers, credentials: "same-origin" });
   };
-  return new Heddle({ endpoint: location.origin, fetch: send });
+  return new Heddle({ endpoint: location.origin, fetch: send, project });
 }
 
 /** Leaves for the identity provider, which leads back to this page. */
@@ -37,7 +38,7 @@ export function goToProvider(): void {
 
 /** Ends the session here, and leads to the provider to end it there. Fails where it continues. */
 export async function leaveProvider(csrf: string): Promise<void> {
-  const headers = { [CSRF_HEADER]: csrf };
+  const headers = { [SESSION_PROOF]: csrf };
   const reply = await fetch(`${PATH}/logout`, {
     method: "POST",
     headers,

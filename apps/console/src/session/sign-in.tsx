@@ -1,5 +1,4 @@
 import type { Heddle } from "@heddle/client/heddle";
-import type { CallerView } from "@heddle/contracts/api/access/bindings";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { STRINGS } from "../strings.ts";
 import { ErrorNote } from "../ui/error-note.tsx";
@@ -15,9 +14,12 @@ import { openClient } from "./session.ts";
 interface SignInOptions {
   /** Whether a session has ended without a sign-out. */
   readonly hasEnded: boolean;
-  /** `onLeave` ends the session where it is kept. */
-  readonly onSignedIn: (heddle: Heddle, self: CallerView, onLeave?: () => Promise<void>) => void;
+  /** `onLeave` ends the session where it is kept. Rejects where the caller is refused. */
+  readonly onSignedIn: (open: OpenClient, onLeave?: () => Promise<void>) => Promise<void>;
 }
+
+/** A client of the caller's calls, in a project or in its own. */
+export type OpenClient = (project?: string) => Heddle;
 
 /** Asks for an API key and checks it. */
 export function SignIn({ hasEnded, onSignedIn }: SignInOptions) {
@@ -28,8 +30,8 @@ export function SignIn({ hasEnded, onSignedIn }: SignInOptions) {
     setChecking(true);
     setError(undefined);
     try {
-      const heddle = openClient(await askKey());
-      onSignedIn(heddle, await heddle.access.whoami());
+      const key = await askKey();
+      await onSignedIn((project) => openClient(key, project));
     } catch (thrown) {
       setError(thrown);
       setChecking(false);
@@ -38,7 +40,7 @@ export function SignIn({ hasEnded, onSignedIn }: SignInOptions) {
   const submit = (event: FormEvent) => {
     event.preventDefault();
     if (key.trim() === "") setError(new Error(STRINGS.signIn.noKey));
-    else void signIn(async () => key);
+    else void signIn(async () => key.trim());
   };
   const [provider, setProvider] = useState<ProviderSession>();
   const redeem = useRef(() => {
@@ -50,7 +52,7 @@ export function SignIn({ hasEnded, onSignedIn }: SignInOptions) {
     if (takeFragment(FAILED) !== undefined) setError(new Error(STRINGS.signIn.failed));
     const found = readProviderSession();
     found.then(setProvider, () => undefined);
-    found.then(resumed).then((session) => session && onSignedIn(...session), setError);
+    found.then((session) => resume(session, onSignedIn)).catch(setError);
   });
   useEffect(() => redeem.current(), []);
   return (
@@ -87,11 +89,16 @@ function ProviderButton({ issuer }: Pick<ProviderSession, "issuer">) {
   );
 }
 
-/** The session that this browser has with the identity provider's help, if it has one. */
-async function resumed({ signed_in, csrf }: ProviderSession) {
-  if (!signed_in || csrf === undefined) return undefined;
-  const heddle = openSessionClient(csrf);
-  return [heddle, await heddle.access.whoami(), () => leaveProvider(csrf)] as const;
+/** Continues the session that this browser has with the identity provider's help, if it has one. */
+async function resume(
+  { signed_in, csrf }: ProviderSession,
+  onSignedIn: SignInOptions["onSignedIn"],
+): Promise<void> {
+  if (!signed_in || csrf === undefined) return;
+  await onSignedIn(
+    (project) => openSessionClient(csrf, project),
+    () => leaveProvider(csrf),
+  );
 }
 
 const CODE = /^#sign-in=([\w-]+)$/;

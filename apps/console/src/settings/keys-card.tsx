@@ -34,7 +34,7 @@ export function KeysCard() {
           STRINGS.common.name,
           text.id,
           STRINGS.common.state,
-          text.permissions,
+          text.rights,
           text.expires,
           text.lastUsed,
           STRINGS.common.actions,
@@ -47,9 +47,9 @@ export function KeysCard() {
             key.name,
             <code key="id">{key.id}</code>,
             <StatusBadge key="status" state={key.status} />,
-            key.scopes.join(", "),
+            key.role ?? key.scopes.join(", "),
             key.expires_at ? formatTime(key.expires_at) : STRINGS.common.never,
-            key.last_used_at ? formatTime(key.last_used_at) : STRINGS.common.unknown,
+            key.last_used_at ? formatTime(key.last_used_at) : STRINGS.common.notYet,
             key.status === "active" && (
               <KeyActions key="actions" apiKey={key} onCreated={setCreated} />
             ),

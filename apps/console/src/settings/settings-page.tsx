@@ -1,7 +1,7 @@
 import type { Setting } from "@heddle/contracts/api/settings";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { rolesQuery } from "../data/queries.ts";
-import { useMay, useSession } from "../session/session.ts";
+import { useMay, useSelf, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { FormDialog, fieldNumber } from "../ui/form-dialog.tsx";
 import { formatCount } from "../ui/format.ts";
@@ -15,7 +15,7 @@ const text = STRINGS.settings;
 
 /** The caller, API keys, users, roles, secrets, plugins, and the cluster's settings. */
 export function SettingsPage() {
-  const { self } = useSession();
+  const self = useSelf();
   const mayRead = useMay("cluster:read");
   const mayChange = useMay("cluster:admin");
   const mayReadSecrets = useMay("secrets:read");

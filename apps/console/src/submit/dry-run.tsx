@@ -56,7 +56,7 @@ function Outcome({ dryRun, spec, onChange }: OutcomeOptions) {
             const { field, from, to, outcome } = change;
             return (
               <li key={field}>
-                <span>{STRINGS.jobs.change(field, String(from), String(to), outcome)}</span>
+                <span>{STRINGS.jobs.change(field, from, to, outcome)}</span>
                 {changed && (
                   <button type="button" onClick={() => onChange(changed)}>
                     {text.apply}

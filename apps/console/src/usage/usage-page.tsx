@@ -1,7 +1,7 @@
 import type { UsageGroup, UsageView } from "@heddle/contracts/api/limits/usage";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { useMay, useSession } from "../session/session.ts";
+import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
 import { formatCompact, formatCount } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
@@ -17,7 +17,6 @@ const MAX_ROWS = 5_000;
 
 /** What calls have used, by day, model, project or key. */
 export function UsagePage() {
-  const mayRead = useMay("cluster:read");
   const [group, setGroup] = useState<UsageGroup>("day");
   const [days, setDays] = useState<number>(30);
   const { data, error } = useUsage(group, days);
@@ -51,8 +50,7 @@ export function UsagePage() {
           </select>
         </label>
       </div>
-      {!mayRead && <p>{STRINGS.common.noPermission("cluster:read")}</p>}
-      {mayRead && !data && <Waiting error={error} />}
+      {!data && <Waiting error={error} />}
       {data && (
         <VirtualTable
           label={text.table}
@@ -69,7 +67,6 @@ export function UsagePage() {
 /** The sums of the last days. */
 function useUsage(group: UsageGroup, days: number) {
   const { heddle } = useSession();
-  const mayRead = useMay("cluster:read");
   return useQuery({
     queryKey: ["usage", group, days],
     queryFn: async ({ signal }) => {
@@ -80,7 +77,6 @@ function useUsage(group: UsageGroup, days: number) {
       }
       return rows;
     },
-    enabled: mayRead,
     refetchInterval: REFRESH_MS,
   });
 }
