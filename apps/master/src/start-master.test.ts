@@ -16,7 +16,7 @@ import { NodeRegistry } from "./nodes/node-registry.ts";
 import { LeaderLoop } from "./orchestration/leader-loop.ts";
 import { TaskDispatch } from "./orchestration/tasks/task-dispatch.ts";
 import { startMaster } from "./start-master.ts";
-import { LogStore } from "./task-output/log-store.ts";
+import { ThreadedLogStore } from "./task-output/log-thread/threaded-log-store.ts";
 import { UsageLedger } from "./usage/usage-ledger.ts";
 
 const credentials = { clusterToken: "the token of this test" };
@@ -62,7 +62,7 @@ function recordCloses(): string[] {
   watch(FastifyAdapter as never, "close");
   watch(LeaderLoop, "close");
   watch(TaskDispatch, "close");
-  watch(LogStore, "close");
+  watch(ThreadedLogStore, "close");
   watch(ReplicaDispatch, "close");
   watch(Health, "stopServing");
   watch(NodeRegistry, "close");
@@ -86,15 +86,15 @@ test("shutdown: drains, closes HTTP, then parts before those that they use", asy
   expect(closed.slice(-last.length)).toEqual(last);
   expect(closed.slice(first.length, -last.length).sort()).toEqual([
     "LeaderLoop",
-    "LogStore",
     "TaskDispatch",
+    "ThreadedLogStore",
   ]);
-  expect(closed.indexOf("TaskDispatch")).toBeLessThan(closed.indexOf("LogStore"));
+  expect(closed.indexOf("TaskDispatch")).toBeLessThan(closed.indexOf("ThreadedLogStore"));
 });
 
 test("shutdown: closes the other parts, then rejects with what one of them threw", async () => {
   const { master, server } = await start();
-  vi.spyOn(LogStore.prototype, "close").mockRejectedValue(new Error("its disk is gone"));
+  vi.spyOn(ThreadedLogStore.prototype, "close").mockRejectedValue(new Error("its disk is gone"));
   const closed = recordCloses();
   await expect(master.close()).rejects.toThrow("its disk is gone");
   await closeServer(server, 0);

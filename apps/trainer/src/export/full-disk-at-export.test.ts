@@ -68,7 +68,7 @@ test("full disk: without its own state a model is exported from the servers", as
   mkdirSync(join(artifactsOf(job), "model.gguf", "full"), { recursive: true });
   writeFileSync(join(cluster.folder, job.id, "checkpoints"), "a file where the folder would be");
   const { trainer, resumeFrom } = await failedExport(job);
-  expect(trainer.output).toMatch(/^rank 0 cannot keep its own state .*is the disk full\?$/m);
+  expect(trainer.output).toMatch(/^warn: rank 0 cannot keep its own state .*is the disk full\?$/m);
   const second = job.start({ attempt: 2, resumeFrom });
   await second.succeeded();
   expect(existsSync(second.artifact("model.gguf"))).toBe(true);

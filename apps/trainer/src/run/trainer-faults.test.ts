@@ -191,7 +191,7 @@ test("rank states: the latest are kept; a failed write does not stop the run", a
   expect(leader.output).toMatch(
     /the checkpoint after round \d+ failed: rank 0 cannot keep .*is the disk full\?/,
   );
-  expect(other.output).toMatch(/^rank 1 cannot keep its own state .*is the disk full\?/m);
+  expect(other.output).toMatch(/^warn: rank 1 cannot keep its own state .*is the disk full\?/m);
 });
 
 // holds: train-corrupt
