@@ -56,12 +56,14 @@ async function expectFew(selector: string, wholePx: number): Promise<void> {
   expect(mostAdded).toBeLessThan(MOST_ELEMENTS);
 }
 
-// Each has names of its own: those of the list before are in the page until the next one is drawn.
-interface Sized {
+/** What of a list's element the tests use: they have no types of browsers. */
+interface Scroller {
   readonly scrollWidth: number;
   readonly clientWidth: number;
+  scrollTo(x: number, y: number): void;
 }
 
+// Each has names of its own: those of the list before are in the page until the next one is drawn.
 const LISTS = [
   ["nodes", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `nodes-${at}` })],
   ["gpus", "/workers", 1_000, (at: number) => ({ id: `n${at}`, name: `gpus-${at}` })],
@@ -103,10 +105,10 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
     const list = page.locator(".table-scroller");
     const first = page.getByRole("link", { name: "jobs-0", exact: true });
     await first.waitFor();
-    await list.evaluate((each) => each.scrollTo(0, 0));
+    await list.evaluate((each: Scroller) => each.scrollTo(0, 0));
     await first.focus();
     await page.evaluate(`document.activeElement.dataset.mark = "first"`);
-    await list.evaluate((each) => each.scrollTo(0, 4_000));
+    await list.evaluate((each: Scroller) => each.scrollTo(0, 4_000));
     await page.getByRole("link", { name: "jobs-100", exact: true }).waitFor();
     expect(await page.evaluate("document.activeElement.className")).toBe("table-scroller");
     const marked = page.locator("[data-mark=first]");
@@ -123,7 +125,7 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
     await page.locator(".table-body .table-row").first().waitFor();
     // The list of the page before may still be there, and goes.
     const list = page.locator(".table-scroller").first();
-    const wider = ({ scrollWidth, clientWidth }: Sized) => scrollWidth - clientWidth;
+    const wider = ({ scrollWidth, clientWidth }: Scroller) => scrollWidth - clientWidth;
     expect(await list.evaluate(wider)).toBe(0);
   });
 });
