@@ -62,7 +62,7 @@ export function App() {
   );
 }
 
-/** Of several projects none is the caller's own: its first one, where `default` is not among them. */
+/** The first of the caller's projects where its own is not one of them; undefined otherwise. */
 function firstUsable({ project, projects }: CallerView): string | undefined {
   return projects?.includes(project) ? undefined : projects?.toSorted()[0];
 }

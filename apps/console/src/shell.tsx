@@ -120,7 +120,7 @@ function ClusterState() {
   );
 }
 
-/** Of a caller with rights in several projects: the one in which it acts. */
+/** Shows in which of several projects the caller acts, and lets it choose another one. */
 function ProjectSelect() {
   const { enter } = useSession();
   const { project, projects } = useSelf();
