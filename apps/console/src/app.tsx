@@ -91,7 +91,7 @@ function isPassing(error: Error | null): boolean {
   return error instanceof HeddleError && (error.retryable || error.status === undefined);
 }
 
-/** Another tab has signed in anew: this browser's cookie is of that session. */
+/** Another tab has signed in again: this browser's cookie is of that session. */
 function isOfOtherSession(error: Error): boolean {
   const ofHeader = `#/${SESSION_PROOF}`;
   return error instanceof HeddleError && error.errors.some(({ pointer }) => pointer === ofHeader);

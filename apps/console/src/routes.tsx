@@ -148,7 +148,7 @@ export const router = createRouter({
   defaultPendingComponent: PageLoading,
 });
 
-/** Loads the code of all pages, so that they open while a master is away. Never rejects. */
+/** Loads the code of all pages, so that they open while a master is down. Never rejects. */
 export async function loadPages(): Promise<void> {
   const pages = Object.values(router.routesById).map(({ options }) => options.component);
   await Promise.all(pages.map((each) => each?.preload?.()));

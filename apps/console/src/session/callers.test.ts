@@ -103,7 +103,7 @@ describe.skipIf(!CHROMIUM)(`callers of the console${NEEDS_CHROMIUM}`, () => {
     await page.context().close();
   });
 
-  it("a master that is away: the pages of an open tab are there, without its data", async () => {
+  it("a master that is down: the pages of an open tab are there, without its data", async () => {
     const page = await rig.open();
     const loaded = page.waitForResponse(/assets\/settings-page/);
     await page.getByLabel("API key").fill(rig.key);

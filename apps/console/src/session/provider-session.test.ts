@@ -72,7 +72,7 @@ describe.skipIf(!CHROMIUM)(`the sign-in with an identity provider${NEEDS_CHROMIU
     await page.context().close();
   });
 
-  it("another tab that signs in anew takes the open one along", async () => {
+  it("another tab that signs in again takes the open one along", async () => {
     const page = await rig.open("/console/nodes");
     const title = page.getByRole("heading", { level: 1, name: "Nodes" });
     await page.getByRole("button", { name: "Sign in with the identity provider" }).click();
