@@ -12,7 +12,7 @@ import { eventually } from "@heddle/base/testing/eventually";
 import { held } from "@heddle/base/testing/held";
 import { Heddle } from "@heddle/client/heddle";
 import { readServerSentEvents, SILENCE_MS } from "@heddle/client/server-sent-events";
-import type { LogEvent, LogEventPage } from "@heddle/contracts/api/events/log";
+import type { LogEvent } from "@heddle/contracts/api/events/log";
 import { parseCheckpoint } from "@heddle/event-store/notes/checkpoint";
 import { parseVerifierKey } from "@heddle/event-store/notes/note-key";
 import { parseNote } from "@heddle/event-store/notes/signed-note";
@@ -23,6 +23,7 @@ import { verifyDirectory } from "@heddle/event-store/verify/verify-directory";
 import { verifyExport } from "@heddle/event-store/verify/verify-export";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { agreedEventLog, eventLog, eventPage } from "../../../test/events/event-log-pages.ts";
 import { eventWitness } from "../../../test/events/event-witness.ts";
 import { MasterGroup } from "../../../test/master-group.ts";
 
@@ -52,35 +53,9 @@ afterAll(() => group?.close());
 const onMaster = (name: string, key = group.adminKey) =>
   new Heddle({ endpoint: group.url(name)!, auth_token: key });
 
-async function page(name: string, query: string): Promise<LogEventPage> {
-  const path = `/api/v1/events/log?limit=1000&consistency=strong&${query}`;
-  const reply = await group.request(name, "GET", path);
-  if (reply.status !== 200) throw new Error(`${reply.status}: ${await reply.text()}`);
-  return (await reply.json()) as LogEventPage;
-}
-
-async function all(name: string, query = ""): Promise<readonly LogEvent[]> {
-  const events: LogEvent[] = [];
-  for (let cursor: string | null = "0"; cursor !== null; ) {
-    const after: string = events.length > 0 || cursor !== "0" ? `&cursor=${cursor}` : "";
-    const next = await page(name, query + after);
-    events.push(...next.data);
-    cursor = next.next_cursor;
-  }
-  return events;
-}
-
-/** Resolves when all masters have the same log, and returns it. */
-async function agreed(names: readonly string[] = NAMES): Promise<readonly LogEvent[]> {
-  let log: readonly LogEvent[] = [];
-  await eventually(async () => {
-    const logs = await Promise.all(names.map((name) => all(name).catch(() => [])));
-    const texts = new Set(logs.map((each) => JSON.stringify(each)));
-    log = logs[0] ?? [];
-    return texts.size === 1 && log.length > 0;
-  });
-  return log;
-}
+const page = (name: string, query: string) => eventPage(group, name, query);
+const all = (name: string, query?: string) => eventLog(group, name, query);
+const agreed = (names: readonly string[] = NAMES) => agreedEventLog(group, names);
 
 function expectNoGap(log: readonly LogEvent[]): void {
   expect(log.map(({ sequence }) => Number(sequence))).toEqual(log.map((_, at) => at));
