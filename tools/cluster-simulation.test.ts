@@ -6,11 +6,12 @@ import { describe, expect, it } from "vitest";
 // The simulation replaces clocks and timers, and so runs in a process of its own.
 
 const MAIN = fileURLToPath(new URL("cluster-simulation/main.ts", import.meta.url));
-/** HEDDLE_CLUSTER_SEEDS sets another number; HEDDLE_CLUSTER_SEED names the first one. */
+/**
+ * HEDDLE_CLUSTER_SEEDS sets another number; HEDDLE_CLUSTER_SEED names the first one. By default the
+ * seeds are fixed: the same code passes each time. A soak looks for faults with other seeds.
+ */
 const SEEDS = Number(process.env["HEDDLE_CLUSTER_SEEDS"] ?? 500);
-const FIRST_SEED = Number(
-  process.env["HEDDLE_CLUSTER_SEED"] ?? 1_000 + Math.floor(Math.random() * 1e6),
-);
+const FIRST_SEED = Number(process.env["HEDDLE_CLUSTER_SEED"] ?? 1);
 /** With faults of parameter servers and trainers alone. */
 const TRAINING_SEEDS = 4;
 /** Processes that share the seeds. */
@@ -60,7 +61,7 @@ async function simulate(...args: (string | number)[]) {
 
 describe("whole cluster simulation", () => {
   // holds: sim-cluster
-  it(`invariants: hold under faults for ${SEEDS} random seeds`, {
+  it(`invariants: hold under faults for ${SEEDS} seeds`, {
     timeout: TIMEOUT_MS,
   }, async () => {
     const share = Math.ceil(SEEDS / PROCESSES);

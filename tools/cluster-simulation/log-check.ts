@@ -2,8 +2,11 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import type { Checker } from "./checker.ts";
 import type { SimulatedMaster } from "./master.ts";
 
-/** Reads of a job's log, a second apart, until lines in transit at the job's end must be in it. */
-const READS = 10;
+/**
+ * Reads of a job's log, a second apart, until lines in transit at the job's end must be in it. A
+ * request for a connection that a cut link has lost is repeated after up to 8 s.
+ */
+const READS = 20;
 const READ_EVERY_MS = 1_000;
 
 /**

@@ -6,8 +6,10 @@ import type { SimulatedProcess } from "./simulated-process.ts";
 const MIN_DELAY_US = 150;
 /** A connection without an answer to its keepalive breaks after this: 10 s idle and 5 s of waiting. */
 export const KEEPALIVE_US = 15_000_000;
-/** A system gives up an unanswered request for a connection after this. */
+/** A client gives up an unanswered request for a connection after this, as grpc-js does. */
 const CONNECT_TIMEOUT_US = 20_000_000;
+/** An unanswered request is first repeated after this, and then after twice the time (RFC 6298). */
+const FIRST_REPEAT_US = 1_000_000;
 
 /** What accepts connections at an address. */
 export interface Listener {
@@ -147,23 +149,29 @@ export class Network {
   }
 
   /** Rejects with the reason where no process answers. */
-  connect(from: SimulatedProcess, address: string): Promise<SimulatedConnection> {
+  async connect(from: SimulatedProcess, address: string): Promise<SimulatedConnection> {
     const machine = address.slice(0, address.lastIndexOf(":"));
-    return new Promise((resolve, reject) => {
-      if (this.isCut(from.machine, machine) || this.isCut(machine, from.machine)) {
-        from.after(CONNECT_TIMEOUT_US, () => reject(new Error("connect ETIMEDOUT")));
-        return;
-      }
-      from.after(2 * this.delayUs(), () => {
-        const listener = this.#listeners.get(address);
-        if (!listener?.process.isAlive) return reject(new Error(`connect ECONNREFUSED ${address}`));
-        const connection = new SimulatedConnection(this, from, listener.process);
-        this.#connections.add(connection);
-        this.#breakIfSilent(connection);
-        listener.onConnection(connection);
-        resolve(connection);
-      });
-    });
+    await this.#reached(from, machine);
+    await passed(from, 2 * this.delayUs());
+    const listener = this.#listeners.get(address);
+    if (!listener?.process.isAlive) throw new Error(`connect ECONNREFUSED ${address}`);
+    const connection = new SimulatedConnection(this, from, listener.process);
+    this.#connections.add(connection);
+    this.#breakIfSilent(connection);
+    listener.onConnection(connection);
+    return connection;
+  }
+
+  /** Resolves when a request for a connection reaches the machine; a cut link loses it. */
+  async #reached(from: SimulatedProcess, machine: string): Promise<void> {
+    let waitUs = FIRST_REPEAT_US;
+    let leftUs = CONNECT_TIMEOUT_US;
+    while (this.isCut(from.machine, machine) || this.isCut(machine, from.machine)) {
+      await passed(from, Math.min(waitUs, leftUs));
+      leftUs -= waitUs;
+      if (leftUs <= 0) throw new Error("connect ETIMEDOUT");
+      waitUs *= 2;
+    }
   }
 
   forget(connection: SimulatedConnection): void {
@@ -233,6 +241,11 @@ export class Network {
     // A link that was healed and cut again meanwhile breaks a little early.
     this.queue.after(KEEPALIVE_US, () => isSilent() && connection.break());
   }
+}
+
+/** Resolves after that time of the process: never where it ends before. */
+function passed(process: SimulatedProcess, us: number): Promise<void> {
+  return new Promise((resolve) => process.after(us, resolve));
 }
 
 function linkOf(from: string, to: string): string {
