@@ -21,8 +21,14 @@ async function startCrowd({
     env: { ...process.env, [MARK_VARIABLE]: mark },
   }) as ChildProcess & { pid: number };
   onTestFinished(() => void process.kill(-crowd.pid, "SIGKILL"));
-  const count = () => ProcessScan.now().processesOf(undefined, mark).length;
-  await until("all of them run", () => count() === children + 2);
+  // The unmarked one carries the mark until `env` has removed it.
+  await until("all of them run", () => {
+    const scan = ProcessScan.now();
+    const marked = scan.marked().filter((each) => each.mark === mark);
+    return (
+      scan.processesOf(undefined, mark).length === children + 2 && marked.length === children + 1
+    );
+  });
   return crowd;
 }
 

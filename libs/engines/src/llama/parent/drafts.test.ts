@@ -100,7 +100,7 @@ function essenceOf({ texts, reasons, logprobs }: Answer, choice: number) {
 const WEIGHTS = await demoWeights();
 
 describe.skipIf(WEIGHTS === undefined)("drafts on SmolLM2-135M", () => {
-  it("fields that are repeated from the prompt are mostly drafted, and the same", async () => {
+  it("fields that are repeated from the prompt are drafted, and stay the same", async () => {
     const record = (name: string, city: string, id: number) =>
       `{"full_name": "${name}", "home_city": "${city}", "customer_number": ${id}}`;
     const rows = [
@@ -115,8 +115,9 @@ describe.skipIf(WEIGHTS === undefined)("drafts on SmolLM2-135M", () => {
     const [answer, { draftTokens = 0, acceptedTokens = 0 }] = await answerOf(options, ask);
     expect(answer.texts).toEqual(expected.texts);
     expect(answer.texts[0]).toContain("Quisenberry");
-    expect(acceptedTokens / draftTokens).toBeGreaterThan(0.6);
-    // How many depends on what a token costs in a call on this machine.
+    // How many, and how sure a draft must be, depends on what a token costs in a call on this
+    // machine.
+    expect(acceptedTokens / draftTokens).toBeGreaterThan(0.35);
     expect(acceptedTokens / 80).toBeGreaterThan(0.2);
   });
 });
