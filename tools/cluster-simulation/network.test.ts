@@ -56,9 +56,12 @@ test("cut link: a request for a connection is given up after 20 s", async () => 
   const { queue, network, client } = twoMachines();
   network.cut("a", "b", 30_000_000);
   let error: unknown;
-  network.connect(client, "b:1").then(expect.unreachable, (failed: unknown) => {
-    error = failed;
-  });
+  network.connect(client, "b:1").then(
+    () => expect.unreachable(),
+    (failed: unknown) => {
+      error = failed;
+    },
+  );
   await queue.run(() => error !== undefined);
   expect(String(error)).toContain("ETIMEDOUT");
   expect(queue.nowUs).toBe(20_000_000);
