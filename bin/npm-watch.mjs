@@ -5,13 +5,16 @@ import { readFileSync, readlinkSync, realpathSync } from "node:fs";
 
 const POLL_MS = { linux: 250, other: 2_000 };
 
+const { ppid } = process;
+/**
+ * The shell between npm and this process. All this is read when the module is loaded, before the
+ * script's own work: what has ended by then cannot be noticed any more.
+ */
+const shell = shellOfNpm();
+
 /** Calls `onGone` once when the npm that runs this process is gone; never where none does. */
 export function watchNpm(onGone) {
-  const isLinux = process.platform === "linux";
-  const canLook = process.platform !== "win32" && process.env.npm_lifecycle_event !== undefined;
-  if (!canLook) return { stop: () => {} };
-  const { ppid } = process;
-  const shell = isNpm(ppid) ? undefined : { pid: ppid, parent: parentOf(ppid) };
+  if (!canLook()) return { stop: () => {} };
   const timer = setInterval(
     () => {
       const isThere =
@@ -20,9 +23,18 @@ export function watchNpm(onGone) {
       clearInterval(timer);
       onGone();
     },
-    isLinux ? POLL_MS.linux : POLL_MS.other,
+    process.platform === "linux" ? POLL_MS.linux : POLL_MS.other,
   ).unref();
   return { stop: () => clearInterval(timer) };
+}
+
+function canLook() {
+  return process.platform !== "win32" && process.env.npm_lifecycle_event !== undefined;
+}
+
+function shellOfNpm() {
+  if (!canLook() || isNpm(ppid)) return undefined;
+  return { pid: ppid, parent: parentOf(ppid) };
 }
 
 /** True where npm started this process without a shell between; npm runs on the Node that it names. */

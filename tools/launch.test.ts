@@ -21,8 +21,10 @@ writeFileSync(
 );
 writeFileSync(
   join(folder, "start.mjs"),
-  `import { runChild } from ${moduleOf("bin/launch.mjs")};
+  `import { existsSync } from "node:fs";
+   import { runChild } from ${moduleOf("bin/launch.mjs")};
    console.log("launcher", process.pid);
+   while (existsSync("wait")) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20);
    runChild(${JSON.stringify(process.execPath)}, ["program.mjs"], process.env);`,
 );
 writeFileSync(
@@ -65,6 +67,18 @@ describe.skipIf(process.platform === "win32")("a program that npm starts", () =>
       expect(signalsTaken()).toBe("1");
     },
   );
+
+  it("ends where npm has ended before the program starts", async () => {
+    writeFileSync(join(folder, "wait"), "");
+    const npm = new DrivenProcess(["npm", "start", "--prefix", folder]);
+    started.push(npm);
+    const [, launcher] = await npm.printed(/launcher (\d+)/);
+    npm.child.kill("SIGKILL");
+    await allGone([npm.child.pid ?? 0]);
+    rmSync(join(folder, "wait"));
+    // The launcher ends after its program.
+    await allGone([Number(launcher)]);
+  });
 
   it("ends in order after SIGKILL of the launcher", async () => {
     const { program, launcher } = await npmStart();
