@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import type { CustomResource, ResourceStatus } from "../src/kubernetes/custom-resource.ts";
 import type { NewObject, ResourceApi } from "../src/kubernetes/resource-api.ts";
 import type { Resources } from "../src/kubernetes/resource-controller.ts";
@@ -72,17 +73,13 @@ export class MemoryObjects<R extends CustomResource<object, ResourceStatus>> {
 
 /** A merge patch (RFC 7396): a null removes a field. */
 function patched(target: unknown, patch: object): object {
-  const before: Readonly<Record<string, unknown>> = isObject(target) ? target : {};
+  const before: Readonly<Record<string, unknown>> = isJsonObject(target) ? target : {};
   const changes = Object.entries(patch).filter(([, value]) => value !== undefined);
   const changed = changes.map(([name, value]) => {
-    return [name, isObject(value) ? patched(before[name], value) : value] as const;
+    return [name, isJsonObject(value) ? patched(before[name], value) : value] as const;
   });
   const all = Object.entries({ ...before, ...Object.fromEntries(changed) });
   return Object.fromEntries(all.filter(([, value]) => value !== null));
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** The metadata of a new object. */

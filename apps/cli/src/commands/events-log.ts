@@ -4,6 +4,7 @@ import { pipeline } from "node:stream/promises";
 import type { ReadableStream } from "node:stream/web";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
+import { isJsonObject } from "@heddle/base/json-object";
 import type { EventLogOptions } from "@heddle/client/resources/cluster/events";
 import type {
   CosignedCheckpoint,
@@ -184,7 +185,7 @@ function objectOf(text: string): Record<string, never> {
   } catch {
     value = undefined;
   }
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
+  if (isJsonObject(value)) {
     return value as Record<string, never>;
   }
   throw new AppError("invalid_value", `--data "${text.slice(0, 100)}": give a JSON object.`);

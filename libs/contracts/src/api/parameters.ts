@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { z } from "zod";
 import { PROJECT_NAME } from "../roles.ts";
 
@@ -107,7 +108,5 @@ export function boundedArray<Item extends z.ZodType>(item: Item, max: number) {
 
 /** The names of an object's fields; none of what is no object. */
 export function fieldNamesOf(given: unknown): readonly string[] {
-  return typeof given === "object" && given !== null && !Array.isArray(given)
-    ? Object.keys(given)
-    : [];
+  return isJsonObject(given) ? Object.keys(given) : [];
 }

@@ -1,3 +1,4 @@
+import { isJsonObject, type JsonObject } from "@heddle/base/json-object";
 import type {
   EngineEvent,
   FinishReason,
@@ -10,7 +11,7 @@ import { EchoedPrompt, type ScoredText } from "./echoed-prompt.ts";
 import { textOffsets, tokenLogprobs } from "./logprobs.ts";
 import { UpstreamChoice } from "./upstream-choice.ts";
 import { garbage, streamedFault } from "./upstream-fault.ts";
-import { isObject, type JsonObject, optionalText, usageOf } from "./upstream-json.ts";
+import { optionalText, usageOf } from "./upstream-json.ts";
 
 /** TGI has names of its own for an end token and for a stop text. */
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
@@ -106,7 +107,7 @@ export class AnswerReader {
   }
 
   #takeChoice(value: unknown, events: EngineEvent[]): void {
-    if (!isObject(value)) throw garbage("a choice that is not an object");
+    if (!isJsonObject(value)) throw garbage("a choice that is not an object");
     const index = value["index"] ?? 0;
     const choice = this.#choices[index as number];
     if (!choice || choice.isFinished) throw garbage(`a choice ${index} that was not asked for`);
@@ -187,6 +188,6 @@ function objectOf(data: string): JsonObject {
   } catch (cause) {
     throw garbage(`text that is not JSON: ${JSON.stringify(data.slice(0, 60))} (${String(cause)})`);
   }
-  if (!isObject(value)) throw garbage("an event that is not a JSON object");
+  if (!isJsonObject(value)) throw garbage("an event that is not a JSON object");
   return value;
 }

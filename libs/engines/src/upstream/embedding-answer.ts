@@ -1,6 +1,7 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import type { EngineEvent, Usage } from "@heddle/contracts/engine";
 import { garbage } from "./upstream-fault.ts";
-import { isObject, usageOf } from "./upstream-json.ts";
+import { usageOf } from "./upstream-json.ts";
 
 /** The events and the usage of an answer with one vector for each input. */
 export function embeddingEvents(
@@ -9,8 +10,8 @@ export function embeddingEvents(
   inputs: number,
 ): { readonly events: readonly EngineEvent[]; readonly usage: Usage } {
   const body = parsed(text);
-  const data = isObject(body) ? body["data"] : undefined;
-  const usage = isObject(body) ? usageOf(body["usage"]) : undefined;
+  const data = isJsonObject(body) ? body["data"] : undefined;
+  const usage = isJsonObject(body) ? usageOf(body["usage"]) : undefined;
   if (!Array.isArray(data) || data.length !== inputs || !usage) {
     throw garbage(`an answer without ${inputs} vectors or without its usage`);
   }
@@ -26,7 +27,7 @@ export function embeddingEvents(
 }
 
 function vectorOf(item: unknown): [number, Float32Array] {
-  const { index, embedding } = isObject(item) ? item : {};
+  const { index, embedding } = isJsonObject(item) ? item : {};
   const isNumber = (value: unknown) => typeof value === "number" && Number.isFinite(value);
   const isVector = Array.isArray(embedding) && embedding.length > 0 && embedding.every(isNumber);
   if (!Number.isSafeInteger(index) || !isVector) throw garbage("an invalid vector");

@@ -1,6 +1,6 @@
+import { isJsonObject, type JsonObject } from "@heddle/base/json-object";
 import type { TokenLogprob } from "@heddle/contracts/engine";
 import { garbage } from "./upstream-fault.ts";
-import { isObject, type JsonObject } from "./upstream-json.ts";
 
 type Scored = Pick<TokenLogprob, "token" | "bytes" | "logprob">;
 
@@ -10,7 +10,7 @@ type Scored = Pick<TokenLogprob, "token" | "bytes" | "logprob">;
  */
 export function tokenLogprobs(value: unknown, isPromptStart = false): TokenLogprob[] {
   if (value == null) return [];
-  if (!isObject(value)) throw garbage("log-probabilities that are not an object");
+  if (!isJsonObject(value)) throw garbage("log-probabilities that are not an object");
   const { content, tokens } = value;
   if (Array.isArray(content)) return content.map(chatLogprob);
   if (Array.isArray(tokens)) {
@@ -22,18 +22,18 @@ export function tokenLogprobs(value: unknown, isPromptStart = false): TokenLogpr
 
 /** Where the tokens of a completion's piece begin in its choice's text. */
 export function textOffsets(value: unknown): readonly number[] {
-  const offsets = isObject(value) ? value["text_offset"] : undefined;
+  const offsets = isJsonObject(value) ? value["text_offset"] : undefined;
   return Array.isArray(offsets) ? offsets.map(Number) : [];
 }
 
 function chatLogprob(value: unknown): TokenLogprob {
-  const top = isObject(value) ? (value["top_logprobs"] ?? []) : undefined;
+  const top = isJsonObject(value) ? (value["top_logprobs"] ?? []) : undefined;
   if (!Array.isArray(top)) throw garbage("log-probabilities without alternatives");
   return { ...scored(value), top: top.map(scored) };
 }
 
 function scored(value: unknown): Scored {
-  if (!isObject(value)) throw garbage("a log-probability that is not an object");
+  if (!isJsonObject(value)) throw garbage("a log-probability that is not an object");
   const { token, logprob, bytes } = value;
   if (Array.isArray(bytes)) return { ...score(token, logprob), bytes: bytes.map(Number) };
   return score(token, logprob);
@@ -55,7 +55,7 @@ function textLogprob(
   const { token_logprobs: all, top_logprobs: tops } = value;
   const own: unknown = Array.isArray(all) ? all[at] : undefined;
   const top: unknown = Array.isArray(tops) ? tops[at] : undefined;
-  const others = isObject(top) ? Object.entries(top) : [];
+  const others = isJsonObject(top) ? Object.entries(top) : [];
   return {
     ...score(token, mayLack && own === null ? Number.NaN : own),
     top: others.map(([text, logprob]) => score(text, logprob)),

@@ -21,7 +21,7 @@ export interface UpstreamAccess {
   readonly commands: ReadonlyMap<string, UpstreamCommand>;
 }
 
-/** As EngineFactory of the workers has it. */
+/** See EngineFactory of the workers. */
 export interface UpstreamStart {
   readonly spec: UpstreamDeployment;
   readonly modelPath: string | undefined;

@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { garbage } from "./upstream-fault.ts";
 
 const NAME = /^[A-Za-z0-9_-]{1,128}$/;
@@ -78,8 +79,7 @@ function written(open: PartialToolCall, piece: string): string {
 
 function isObject(text: string): boolean {
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value);
+    return isJsonObject(JSON.parse(text));
   } catch {
     return false;
   }

@@ -1,7 +1,8 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import type { FinishReason, ToolUse } from "@heddle/contracts/engine";
 import { ToolCallText } from "./tool-call-text.ts";
 import { garbage } from "./upstream-fault.ts";
-import { isObject, optionalText } from "./upstream-json.ts";
+import { optionalText } from "./upstream-json.ts";
 
 const OPEN = "<think>";
 const CLOSE = "</think>";
@@ -39,7 +40,7 @@ export class UpstreamChoice {
   /** A piece of a chat completion. */
   delta(value: unknown): string {
     if (value == null) return "";
-    if (!isObject(value)) throw garbage("a delta that is not an object");
+    if (!isJsonObject(value)) throw garbage("a delta that is not an object");
     const { reasoning_content: reasoning, content, refusal, tool_calls: calls } = value;
     const thought = this.#reasoning(optionalText(reasoning ?? value["reasoning"], "reasoning"));
     const said = this.#content(
@@ -84,8 +85,9 @@ export class UpstreamChoice {
     if (!Array.isArray(value)) throw garbage("calls of tools that are not a list");
     let text = "";
     for (const call of value) {
-      const named = isObject(call) && isObject(call["function"]) ? call["function"] : undefined;
-      const index = isObject(call) ? (call["index"] ?? 0) : undefined;
+      const named =
+        isJsonObject(call) && isJsonObject(call["function"]) ? call["function"] : undefined;
+      const index = isJsonObject(call) ? (call["index"] ?? 0) : undefined;
       if (!named || !Number.isSafeInteger(index))
         throw garbage("a call of a tool without its form");
       const name = named["name"] == null ? undefined : optionalText(named["name"], "a tool's name");

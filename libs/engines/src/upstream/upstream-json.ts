@@ -1,11 +1,6 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import type { Usage } from "@heddle/contracts/engine";
 import { garbage } from "./upstream-fault.ts";
-
-export type JsonObject = Readonly<Record<string, unknown>>;
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** A text, or nothing. */
 export function optionalText(value: unknown, what: string): string {
@@ -17,14 +12,14 @@ export function optionalText(value: unknown, what: string): string {
 /** Undefined where there is none. */
 export function usageOf(value: unknown): Usage | undefined {
   if (value == null) return undefined;
-  if (!isObject(value)) throw garbage("a usage that is not an object");
+  if (!isJsonObject(value)) throw garbage("a usage that is not an object");
   const prompt = value["prompt_tokens_details"];
   const completion = value["completion_tokens_details"];
   return {
     promptTokens: tokens(value["prompt_tokens"]),
-    cachedTokens: isObject(prompt) ? tokens(prompt["cached_tokens"]) : 0,
+    cachedTokens: isJsonObject(prompt) ? tokens(prompt["cached_tokens"]) : 0,
     completionTokens: tokens(value["completion_tokens"]),
-    reasoningTokens: isObject(completion) ? tokens(completion["reasoning_tokens"]) : 0,
+    reasoningTokens: isJsonObject(completion) ? tokens(completion["reasoning_tokens"]) : 0,
   };
 }
 

@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import { isJsonObject } from "@heddle/base/json-object";
 import {
   type EarlierCheckpoint,
   EXPORT_FORMAT,
@@ -50,12 +51,12 @@ export function readExportLine(line: string, number: number): ReadLine {
     readonly earlier?: EarlierCheckpoint;
     readonly entry?: ExportedEntry;
   };
-  if (isObject(head)) return { kind: "head", head: readHead(head, number) };
-  if (isObject(earlier)) {
+  if (isJsonObject(head)) return { kind: "head", head: readHead(head, number) };
+  if (isJsonObject(earlier)) {
     const proof = hashes(earlier.proof, number);
     return { kind: "earlier", checkpoint: text(earlier.checkpoint, number), proof };
   }
-  if (!isObject(entry)) throw malformed(number, "it is no head, earlier checkpoint or entry");
+  if (!isJsonObject(entry)) throw malformed(number, "it is no head, earlier checkpoint or entry");
   const data = decodeBase64(text(entry.data, number));
   if (!data) throw malformed(number, "the data of its entry are no base64");
   return { kind: "entry", sequence: count(entry.sequence, number), data };
@@ -81,15 +82,11 @@ function parsedObject(line: string, number: number): object {
   if (line.length > MAX_LINE_CHARACTERS) throw malformed(number, "it is too long");
   try {
     const value: unknown = JSON.parse(line);
-    if (isObject(value)) return value;
+    if (isJsonObject(value)) return value;
   } catch {
     throw malformed(number, "it is no JSON");
   }
   throw malformed(number, "it is no JSON object");
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
 }
 
 function count(value: unknown, number: number): number {

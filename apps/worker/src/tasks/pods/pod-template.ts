@@ -1,5 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { readBoundedText } from "@heddle/base/flag-file";
+import { isJsonObject } from "@heddle/base/json-object";
 import type { Container, Metadata, Volume, VolumeMount } from "./kubernetes-types.ts";
 
 const MAX_TEMPLATE_BYTES = 256 * 1024;
@@ -32,14 +33,14 @@ export function readTemplate(flag: "pod-template" | "pod-models", file: string):
   return readObject(flag, file) as PodTemplate;
 }
 
-/** By the name of a profile or queue. Throws an AppError `invalid_value`. */
+/** Keyed by the name of a profile or queue. Throws an AppError `invalid_value`. */
 export function readPartsByName(
   flag: "pod-profiles" | "pod-queues",
   file: string,
 ): Readonly<Record<string, PodTemplate>> {
   const parts = readObject(flag, file);
   const names = Object.keys(parts);
-  const wrong = names.find((name) => !NAME.test(name) || !isObject(parts[name]));
+  const wrong = names.find((name) => !NAME.test(name) || !isJsonObject(parts[name]));
   if (wrong === undefined && names.length <= MAX_NAMES)
     return parts as Readonly<Record<string, PodTemplate>>;
   const message = `--${flag} ${file} holds parts of Pods by name, at most ${MAX_NAMES}: ${wrong ?? "it has more"}`;
@@ -81,14 +82,10 @@ function readObject(flag: string, file: string): Readonly<Record<string, unknown
   try {
     const text = readBoundedText(file);
     const value: unknown = JSON.parse(text);
-    if (isObject(value) && text.length <= MAX_TEMPLATE_BYTES) return value;
+    if (isJsonObject(value) && text.length <= MAX_TEMPLATE_BYTES) return value;
   } catch (cause) {
     const message = `--${flag} ${file} cannot be read (${(cause as Error).message}): ${advice}`;
     throw new AppError("invalid_value", message, { cause });
   }
   throw new AppError("invalid_value", `--${flag} ${file} cannot be used: ${advice}`);
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
