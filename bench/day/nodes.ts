@@ -3,7 +3,7 @@ import type { WatchedProcess } from "../support/process-sampler.ts";
 
 /** A process that a cluster is made of. */
 export interface NodeProcess extends WatchedProcess {
-  /** As `worker-2`. */
+  /** For example `worker-2`. */
   readonly name: string;
   /** Its data directory. */
   readonly folder: string;

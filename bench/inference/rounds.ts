@@ -21,7 +21,7 @@ interface RoundPlan {
 export interface MeasuredRound {
   readonly round: number;
   readonly server: string;
-  /** By concurrency, the turns of this round. */
+  /** Keyed by concurrency, the turns of this round. */
   readonly decode: Readonly<Record<number, readonly DecodeCost[]>>;
   /** One request after the other. */
   readonly firstToken: readonly FirstTokenResult[];
@@ -110,7 +110,7 @@ async function measureRound(
 /** Runs the same on each server in turn, and measures the waiting ones. */
 class Turns {
   readonly servers: readonly InferenceServer[];
-  /** By server: its waiting time, and the CPU time used in it. */
+  /** Indexed by server: its waiting time, and the CPU time used in it. */
   #idle: { ms: number; cpuMs: number }[] = [];
   #taken = 0;
 

@@ -5,7 +5,7 @@ import { now } from "./simulated-task.ts";
 export class EventFollower {
   /** From the entry of the log to the reader, ms. */
   readonly lagsMs: number[] = [];
-  /** By job: when the event of that state came. */
+  /** Keyed by job: when the event of that state came. */
   readonly runningMs = new Map<string, number>();
   readonly endedMs = new Map<string, number>();
   /** Jobs that ended otherwise than with success. */

@@ -85,7 +85,7 @@ export async function measureJobStorm(
 }
 
 interface Submitted {
-  /** By accepted job: when its submission was sent. */
+  /** Keyed by accepted job: when its submission was sent. */
   readonly sentMs: Map<string, number>;
   readonly answerMs: number[];
   refused: number;

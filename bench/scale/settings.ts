@@ -21,7 +21,7 @@ export interface TaskTimes {
 
 /** What a process of simulated workers prints on the input line `report`. */
 export interface WorkersReport {
-  /** By host:port of the master: when each attached worker attached last. */
+  /** Keyed by host:port of the master: when each attached worker attached last. */
   readonly attachedMs: Readonly<Record<string, readonly number[]>>;
   /** The session's term and its first grant, of each worker with a session and a granted lease. */
   readonly sessions: readonly { readonly term: number; readonly grantedMs: number }[];

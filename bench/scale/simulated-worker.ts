@@ -31,7 +31,7 @@ const CORES = 64;
  */
 export class SimulatedWorker {
   readonly sessions: SimulatedSessions;
-  /** By host:port of the master: when this worker attached last. */
+  /** Keyed by host:port of the master: when this worker attached last. */
   readonly attachedMs = new Map<string, number>();
   readonly #attachments: Attachments;
   readonly #shippers: readonly LogShipper[];

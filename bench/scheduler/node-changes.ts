@@ -22,7 +22,7 @@ export interface NodeChangeCosts {
   readonly nodes: number;
   readonly running: number;
   readonly waiting: number;
-  /** By kind of change: its apply and the update of the cluster view; the median. */
+  /** Keyed by kind of change: its apply and the update of the cluster view; the median. */
   readonly viewMs: Readonly<Record<string, number>>;
   /** The same with the decision that follows. */
   readonly decidedMs: Readonly<Record<string, number>>;

@@ -17,7 +17,7 @@ const HOUR_MS = 3_600_000;
 export interface WaitingCosts {
   readonly nodes: number;
   readonly running: number;
-  /** By what waits. */
+  /** Keyed by what waits. */
   readonly cases: Readonly<Record<string, WaitingCost>>;
 }
 

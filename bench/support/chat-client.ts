@@ -5,7 +5,7 @@ import { HttpConnection, type Origin, postBytes } from "./http-connection.ts";
 export interface ChatServer {
   readonly name: string;
   readonly origin: Origin;
-  /** As `/v1/chat/completions`. */
+  /** For example `/v1/chat/completions`. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly model: string;

@@ -1,7 +1,7 @@
 /** A registration for POST /models. */
 interface ServedModel {
   readonly id: string;
-  /** As `file:///models/a.gguf`. */
+  /** For example `file:///models/a.gguf`. */
   readonly source: string;
   readonly options?: Readonly<Record<string, number | object>>;
   /** One where absent. */
@@ -10,7 +10,7 @@ interface ServedModel {
 
 /** The calls of our API that the benchmarks need. */
 export class HeddleApi {
-  /** As `http://127.0.0.1:8080`. */
+  /** For example `http://127.0.0.1:8080`. */
   readonly url: string;
   readonly key: string;
 

@@ -140,7 +140,7 @@ export class SimulatedProcess {
     for (const work of pending) this.#happen(work);
   }
 
-  /** As by SIGKILL: nothing of it runs any more, and its files stay as they are. */
+  /** Has the effect of SIGKILL: nothing of it runs any more, and its files stay as they are. */
   end(): void {
     if (!this.isAlive) return;
     this.isAlive = false;

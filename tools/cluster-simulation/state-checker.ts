@@ -14,7 +14,7 @@ export class StateChecker {
   #index = 0;
   /** The text of the event at each position. */
   readonly #events = new Map<number, string>();
-  /** By job: its attempt, and its end. */
+  /** Keyed by job: its attempt, and its end. */
   readonly #seen = new Map<
     string,
     { readonly attempt: number; readonly end: string | undefined }

@@ -33,7 +33,7 @@ export async function checkStages(device: string) {
   }
 }
 
-/** By run: the log-probabilities of the likeliest tokens at each place of the answer. */
+/** Indexed by run: the log-probabilities of the likeliest tokens at each place of the answer. */
 async function runsOf(session: EngineSession, prompt: number): Promise<number[][]> {
   const runs: number[][] = [];
   for (let run = 0; run < RUNS; run++) {

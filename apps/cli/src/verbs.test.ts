@@ -159,7 +159,7 @@ async function heddle(words: string, args: readonly string[], asked: string, key
   }
 }
 
-/** By key, how each call is refused. */
+/** Keyed by key, how each call is refused. */
 const REFUSALS: Readonly<Record<string, readonly [status: number, code: string, detail: string]>> =
   {
     "Bearer good": [404, "not_found", "Nothing has the id x."],

@@ -13,7 +13,7 @@ export class ListedNodes implements NodeDirectory {
   divisions = NO_DIVISIONS;
   views: NodeView[] = [];
   readonly workersLost = 0;
-  /** By node; the others report all the time. */
+  /** Keyed by node; the others report all the time. */
   readonly silences = new Map<string, number>();
   nodes(): readonly NodeView[] {
     return this.views;

@@ -70,7 +70,7 @@ class Tried {
     return { ...this.executor.spec, command: ["/bin/sh", "-c", line] };
   }
 
-  /** As `session.start`, for executors that take long. */
+  /** Like `session.start`, for executors that take long. */
   async start(spec: Partial<TaskSpec>, rank: number, by = this.session): Promise<void> {
     await by.lease(spec, taskId(rank));
     by.send({ start: { task: taskId(rank), peers: [] } });

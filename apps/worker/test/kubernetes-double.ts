@@ -33,7 +33,7 @@ export class KubernetesDouble {
   readonly #folder: string;
   readonly #pods = new Map<string, Pod>();
   readonly #containers = new Map<string, ChildProcess>();
-  /** By the reply: which Pods it is about. */
+  /** Keyed by the reply: which Pods it is about. */
   readonly #watches = new Map<ServerResponse, (pod: Pod) => boolean>();
   #version = 1;
   #server: Server | undefined;

@@ -26,7 +26,7 @@ export interface PeerLoad {
   readonly rate: number;
 }
 
-/** By job: the wall-clock time of its submission and of its start, in ms. */
+/** Keyed by job: the wall-clock time of its submission and of its start, in ms. */
 export function peerRun(
   what: Pick<PeerRun, "system" | "unit" | "rate">,
   sentMs: ReadonlyMap<string, number>,

@@ -103,7 +103,7 @@ const PROMISES: readonly {
 interface Backing {
   /** The deployment's. */
   readonly key: string;
-  /** As in CatalogDeployment. */
+  /** See CatalogDeployment. */
   readonly gpuMemoryGb?: number | undefined;
   readonly weights: WeightsSpec;
   readonly options: EngineOptions;

@@ -455,7 +455,7 @@ export const CHAT_TEMPLATE_ORIGINS = [
 export type ChatTemplateOrigin = (typeof CHAT_TEMPLATE_ORIGINS)[number];
 
 export interface EngineInfo {
-  /** As `llama.cpp v0.5.0 (cpu zen4)`. */
+  /** For example `llama.cpp v0.5.0 (cpu zen4)`. */
   readonly engine: string;
   readonly device: string;
   readonly contextTokens: number;

@@ -6,7 +6,7 @@ export type WeightsSource =
   | {
       readonly kind: "hf";
       readonly text: string;
-      /** As `owner/repo`. */
+      /** For example `owner/repo`. */
       readonly repo: string;
       readonly path: string;
       readonly revision: string;

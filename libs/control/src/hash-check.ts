@@ -6,7 +6,7 @@ const MAX_POINTS = 16;
  * through the log; a member that disagrees with a majority is wrong.
  */
 export class HashCheck {
-  /** By number of commands: the hash that each member reported. */
+  /** Keyed by number of commands: the hash that each member reported. */
   readonly #points = new Map<number, Map<number, string>>();
 
   /**

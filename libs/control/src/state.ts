@@ -23,13 +23,13 @@ import type { MasterUsage } from "./usage-sum.ts";
  * - Records are immutable; a change replaces the record.
  */
 export interface ControlState extends JobsState {
-  /** By key id, the eight characters in the key's text. */
+  /** Keyed by key id, the eight characters in the key's text. */
   readonly keys: Map<string, ApiKeyRecord>;
-  /** By model id. */
+  /** Keyed by model id. */
   readonly models: Map<string, ModelRecord>;
-  /** By deployment key. Invariant: every model's deployment is here. */
+  /** Keyed by deployment key. Invariant: every model's deployment is here. */
   readonly deployments: Map<string, DeploymentRecord>;
-  /** By name; a setting without a record has its default and the version 0. */
+  /** Keyed by name; a setting without a record has its default and the version 0. */
   readonly settings: Map<string, SettingRecord>;
   /** Limits of projects and models, by `subjectId`. */
   readonly limits: Map<string, LimitsRecord>;
@@ -39,7 +39,7 @@ export interface ControlState extends JobsState {
   readonly joins: Map<string, JoinRecord>;
   /** Models that an administrator removed, by id: a restart does not register them again. */
   readonly removedModels: Map<string, RemovedModel>;
-  /** By `documentKey`; their contents are on the masters' disks. */
+  /** Keyed by `documentKey`; their contents are on the masters' disks. */
   readonly documents: Map<string, DocumentRecord>;
   /** Roles of the cluster's own, by name. */
   readonly roles: Map<string, RoleRecord>;

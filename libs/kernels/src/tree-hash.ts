@@ -11,7 +11,7 @@ interface TreeHashModule {
   completeRoot(count: number): void;
 }
 
-// As in assembly/tree-hash.ts.
+// The same as in assembly/tree-hash.ts.
 const MAX_MESSAGES = 1_024;
 const MAX_BYTES = 262_144;
 const HASH_BYTES = 32;

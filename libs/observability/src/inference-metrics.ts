@@ -13,7 +13,7 @@ export interface ReplicaLoad {
 /** The values of the gauges at a scrape. */
 export interface ClusterLoad {
   readonly replicas: readonly ReplicaLoad[];
-  /** By model id: the share of its deployment's KV cache in use, 0..1. */
+  /** Keyed by model id: the share of its deployment's KV cache in use, 0..1. */
   readonly kvUsage: ReadonlyMap<string, number>;
 }
 
@@ -94,7 +94,7 @@ export interface InferenceMetricsOptions {
  */
 export class InferenceMetrics {
   readonly #models = new Map<string, ModelInstruments>();
-  /** By model and error code; the model is empty for calls that named none. */
+  /** Keyed by model and error code; the model is empty for calls that named none. */
   readonly #failures = new Map<string, Map<string, Tally>>();
   readonly #scrapeListeners = new Set<() => void>();
   readonly #registry: Registry;

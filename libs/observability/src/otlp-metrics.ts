@@ -113,7 +113,7 @@ function metricOf({ name, help, type, values = [] }: ReadMetricValues, at: Point
 
 interface HistogramPoint {
   readonly labels: Labels;
-  /** By upper bound, each with those below it. */
+  /** Indexed by upper bound, each with those below it. */
   readonly buckets: (readonly [bound: number, count: number])[];
   sum: number;
   count: number;

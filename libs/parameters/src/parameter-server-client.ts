@@ -48,7 +48,7 @@ export interface ParameterServerClientOptions {
 
 /** A client's part of the job's status. */
 export interface ParameterTraffic {
-  /** By shard: the latest paths of pulls and of pushes; empty before the first. */
+  /** Indexed by shard: the latest paths of pulls and of pushes; empty before the first. */
   readonly paths: readonly { readonly pull: string; readonly push: string }[];
   readonly bytesPushed: number;
   readonly bytesPulled: number;
@@ -240,7 +240,7 @@ export class ParameterServerClient implements ParameterClient {
     await this.#source.close();
   }
 
-  /** By shard. */
+  /** Keyed by shard. */
   #encode(encode: (link: ShardLink) => EncodedPart): ReadonlyMap<number, EncodedPart> {
     return new Map(this.#links.map((link) => [link.shard, encode(link)]));
   }

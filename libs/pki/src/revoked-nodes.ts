@@ -1,6 +1,6 @@
 import { type NodeClaim, writeClaim } from "./node-name.ts";
 
-/** As many as a cluster keeps; one more replaces the earliest. */
+/** The number that a cluster keeps; one more replaces the earliest. */
 const MAX_REVOKED = 10_000;
 
 /** A node, as role/name, whose certificates of validity up to then are revoked. */

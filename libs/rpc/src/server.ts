@@ -116,7 +116,7 @@ class NodeServer extends Server {
 class TokenGate {
   readonly #credentials: NodeCredentials;
   readonly #onRefused: (() => void) | undefined;
-  /** By the connection's remote address. */
+  /** Keyed by the connection's remote address. */
   readonly #claims = new Map<string, NodeClaim>();
   readonly #pending = new Set<Socket>();
   #listener: NetServer | undefined;

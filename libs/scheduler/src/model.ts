@@ -34,7 +34,7 @@ export interface NodeSnapshot {
   readonly state: "ready" | "draining" | "drained" | "lost";
   readonly gpuType: string;
   readonly gpuMemoryGb: number;
-  /** By device index. */
+  /** Indexed by device index. */
   readonly devices: readonly DeviceSnapshot[];
   readonly capacity: NodeScalars;
   readonly labels: Readonly<Record<string, string>>;

@@ -46,7 +46,7 @@ export class ClusterSafetyChecker {
   readonly #committed: (number | undefined)[] = [];
   /** The term of the leader that committed it, by index. */
   readonly #committedIn: number[] = [];
-  /** By the number of commands applied: the log's index and the state's hash. */
+  /** Keyed by the number of commands applied: the log's index and the state's hash. */
   readonly #states = new Map<number, { index: number; hash: string }>();
   maxCommitted = 0;
 

@@ -26,9 +26,9 @@ export class BlobStore {
   readonly #files: StorageFiles;
   readonly #directory: string;
   readonly #keys: SecretKeys;
-  /** By digest: the number of its latest put in this process, or 0. */
+  /** Keyed by digest: the number of its latest put in this process, or 0. */
   readonly #puts = new Map<string, number>();
-  /** By digest: the latest change of its file, while it runs. */
+  /** Keyed by digest: the latest change of its file, while it runs. */
   readonly #changes = new Map<string, Promise<void>>();
   #lastPut = 0;
 

@@ -34,7 +34,7 @@ export interface TaskLogFile {
 
 /** The file operations of task logs. */
 export interface TaskLogFiles {
-  /** As openFileBeneath. */
+  /** See openFileBeneath. */
   open(root: string, path: string, flags: number): Promise<TaskLogFile>;
   /** Also its parents. */
   makeFolder(path: string): Promise<void>;

@@ -39,7 +39,7 @@ interface Reference {
     readonly maxGradientNorm?: number;
     readonly rates: Numbers;
     readonly gradientNorms: Numbers;
-    /** By step: both parameters, joined. */
+    /** Indexed by step: both parameters, joined. */
     readonly after: readonly Numbers[];
   }[];
   readonly outer: readonly {

@@ -55,7 +55,7 @@ export class NodeInSimulation<Machine extends NodeMachine = NodeMachine> {
     );
   }
 
-  /** As by SIGKILL: a worker's tasks run on. */
+  /** Has the effect of SIGKILL: a worker's tasks run on. */
   kill(): void {
     this.#process?.end();
   }

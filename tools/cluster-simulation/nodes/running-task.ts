@@ -28,7 +28,7 @@ export interface RunningTask {
 export interface TaskProgram {
   /** Whether it handles the signal. */
   signal(name: string): boolean;
-  /** As by SIGKILL. */
+  /** Has the effect of SIGKILL. */
   end(): void;
 }
 

@@ -35,7 +35,7 @@ interface Piece {
 interface Attempt {
   /** Rounds that its first parameters contain. */
   done: number;
-  /** By node: the latest round whose push has begun. */
+  /** Keyed by node: the latest round whose push has begun. */
   readonly begun: Map<number, number>;
   readonly shards: Map<number, ShardRecord>;
   /** Rank 0, while it trains. */
@@ -48,7 +48,7 @@ export class ShardOracle {
   readonly #nowUs: () => number;
   readonly #byMemory = new WeakMap<KernelMemory, ShardRecord>();
   readonly #attempts = new Map<string, Attempt>();
-  /** By job, checkpoint and shard: what was written, the latest last. */
+  /** Keyed by job, checkpoint and shard: what was written, the latest last. */
   readonly #pieces = new Map<string, Piece[]>();
   /** Updates, restores, pieces of checkpoints. */
   readonly counts = { updates: 0, restored: 0, pieces: 0 };
@@ -192,7 +192,7 @@ export class ShardWatch {
 export class TrainerWatch {
   readonly #oracle: ShardOracle;
   readonly #trainer: WatchedTrainer;
-  /** By shard: what it has read last, and the position of that version. */
+  /** Keyed by shard: what it has read last, and the position of that version. */
   readonly #read = new Map<number, { readonly record: ShardRecord; readonly at: number }>();
   /** The latest round whose push was answered. */
   #answered = 0;

@@ -24,7 +24,7 @@ export class ShardRecord {
   readonly #nowUs: () => number;
   readonly #memory: KernelMemory;
   readonly #segments: readonly Segment[];
-  /** By node: its pushes in the parameters since the attempt began. */
+  /** Indexed by node: its pushes in the parameters since the attempt began. */
   #applied: number[] = [];
 
   constructor(

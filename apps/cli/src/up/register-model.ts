@@ -9,7 +9,7 @@ import { modelIdOf } from "./model-id.ts";
 /** Registers a local GGUF file under a model id made from its name, and returns that id. */
 export async function registerModelFile({ models }: Heddle, path: string): Promise<string> {
   const id = modelIdOf(path);
-  // By its size the cluster knows that workers must divide it.
+  // From its size the cluster knows that workers must divide it.
   const { size } = await stat(path);
   const weights = { file: `${id}.gguf`, sources: [pathToFileURL(path).href], size_bytes: size };
   const contextWindow = await contextWindowOf(path);

@@ -6,7 +6,7 @@ type GpuDevice = ClusterNode["gpus"][number];
 export const GPU_FIGURES = ["load", "memory", "temperature"] as const;
 export type GpuFigure = (typeof GPU_FIGURES)[number];
 
-/** As hot as devices become before they slow down. */
+/** The temperature at which devices slow down. */
 const HOT_CELSIUS = 90;
 const COOL_CELSIUS = 30;
 

@@ -28,7 +28,7 @@ export function mergeJobs(
 
 type JobEventOf = Extract<ClusterEvent, { type: "job" }>;
 
-/** By job, its latest event; the given ones are the newest first. */
+/** Keyed by job, its latest event; the given ones are the newest first. */
 function latestStates(events: readonly ClusterEvent[]): Map<string, JobEventOf> {
   const latest = new Map<string, JobEventOf>();
   for (const event of events) {

@@ -46,7 +46,7 @@ export interface ControlPlane {
   close(): Promise<void>;
 }
 
-/** By what a change that comes again is known, so that it is made once. */
+/** Identifies a change that is sent again, so that it is made once. */
 export interface Once {
   readonly idempotency?: IdempotentRequest | undefined;
 }

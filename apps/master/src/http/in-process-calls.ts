@@ -28,7 +28,7 @@ export interface InProcessReply {
  */
 export class InProcessCalls {
   readonly #host: HttpAdapterHost<FastifyAdapter>;
-  /** By the request: no header of a caller can claim to be one of these. */
+  /** Keyed by the request: no header of a caller can claim to be one of these. */
   readonly #keys = new WeakMap<IncomingMessage, string>();
 
   constructor(@Inject(HttpAdapterHost) host: HttpAdapterHost<FastifyAdapter>) {

@@ -7,7 +7,7 @@ type Bounds = Pick<MasterConfig, "maxCalls" | "maxReadingBytes">;
 /** The running calls: their bounds in count and bytes, and their end at shutdown. */
 export class InFlight {
   readonly #bounds: Bounds;
-  /** By call: the bytes of what it asks. */
+  /** Keyed by call: the bytes of what it asks. */
   readonly #calls = new Map<AbortController, number>();
   #bytes = 0;
   #onIdle: (() => void) | undefined;

@@ -42,7 +42,7 @@ export class Throughput implements OnApplicationShutdown {
   readonly #queue: StepQueue;
   readonly #timer: NodeJS.Timeout;
   #isSampling = false;
-  /** By node and deployment: its engine's last report. */
+  /** Keyed by node and deployment: its engine's last report. */
   #engines = new Map<string, EngineTokens>();
   #promptTokens = 0;
   #generatedTokens = 0;

@@ -21,7 +21,7 @@ interface HeldBack {
   readonly undivided: string | undefined;
   /** Replicas that failed permanently. */
   readonly failures: readonly ReplicaRecord[];
-  /** As people know a node. */
+  /** The name of the node that users see. */
   readonly nameOf: (node: string) => string;
 }
 

@@ -266,7 +266,7 @@ function poolsOf(devices: readonly Device[]): GpuPool[] {
  * once, and divide what remains for jobs.
  */
 class SharedAmount {
-  /** By owner: the largest capacity and use that a node of it reports. */
+  /** Keyed by owner: the largest capacity and use that a node of it reports. */
   readonly #owners = new Map<string, Pick<Amount, "offered" | "measured">>();
   readonly #total = { offered: 0, in_use: 0, available: 0, measured: 0 };
 

@@ -14,7 +14,7 @@ interface SeenLoss {
 export class LeaseExpiry {
   readonly #clock: Pick<Clock, "monotonicMs">;
   readonly #waitMs: number;
-  /** By node: its loss, and when this leader first saw it. */
+  /** Keyed by node: its loss, and when this leader first saw it. */
   #seen = new Map<string, SeenLoss>();
 
   constructor(clock: Pick<Clock, "monotonicMs">, waitMs: number) {

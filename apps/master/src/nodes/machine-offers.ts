@@ -227,7 +227,7 @@ function mostOf(amount: Amount, workers: readonly NodeView[]): number {
   return Math.max(0, ...workers.map((view) => reportedAmounts(view)[amount]));
 }
 
-/** By machine: silent workers of the replicated state whose tasks or replicas may run. */
+/** Keyed by machine: silent workers of the replicated state whose tasks or replicas may run. */
 function silentByHost(live: readonly NodeView[], control: ControlPlane): Map<string, Silent[]> {
   const ids = new Set(live.map(({ id }) => id));
   const silent = new Map<string, Silent[]>();

@@ -78,7 +78,7 @@ export interface NodeJobOffer {
   readonly algorithms: readonly string[];
   /** The environments of `ppo`; empty if not reported. */
   readonly environments: readonly string[];
-  /** By algorithm of a plugin: the JSON Schema of its config, as the worker sent it. */
+  /** Keyed by algorithm of a plugin: the JSON Schema of its config, as the worker sent it. */
   readonly algorithmSchemas: Readonly<Record<string, string>>;
   readonly localSsdBytes: number;
   readonly ioOperationsPerSec: number;

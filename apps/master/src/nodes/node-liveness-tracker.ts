@@ -7,7 +7,7 @@ const STALL_MS = 1_000;
 /** How long nodes have been silent, by this master's monotonic clock. */
 export class NodeLivenessTracker {
   readonly #clock: Clock;
-  /** By node: its last report; from the first check on. */
+  /** Keyed by node: its last report; from the first check on. */
   readonly #reportedMs = new Map<string, number>();
   #checkedMs: number | undefined;
   /** When the first check began. */

@@ -10,7 +10,7 @@ import { LeaderLoop, type LeaderTask } from "./leader-loop.ts";
 export class LeaderLoops implements OnApplicationShutdown {
   readonly #control: ControlPlane;
   readonly #log: Logger;
-  /** By which the steps say when they are next due. */
+  /** The clock of the times at which the steps are next due. */
   readonly clock: Clock;
   readonly #loops: LeaderLoop[] = [];
 

@@ -14,7 +14,7 @@ type Sums = Map<string, Writable<UsageSum>>;
 /** This master's usage, summed by key, project, model and day: in memory, and in files by day. */
 export class UsageBook {
   readonly #days = new Map<number, Sums>();
-  /** By subject and day, in nano-units. */
+  /** Keyed by subject and day, in nano-units. */
   readonly #costs = new Map<string, Map<number, number>>();
   /** Sums that the other masters do not have yet, by day. */
   readonly #changed = new Set<UsageSum>();

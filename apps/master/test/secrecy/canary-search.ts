@@ -13,7 +13,7 @@ export interface Canary {
 
 /** A text or file of a run. */
 export interface Place {
-  /** As `file PATH`, `output NAME` or `reply METHOD PATH`. */
+  /** In the form `file PATH`, `output NAME` or `reply METHOD PATH`. */
   readonly name: string;
   readonly bytes: Buffer;
 }
@@ -49,7 +49,7 @@ export class CanarySearch {
     );
   }
 
-  /** As `SECRET (FORM) in PLACE`, sorted. */
+  /** In the form `SECRET (FORM) in PLACE`, sorted. */
   leaks(places: Iterable<Place>): string[] {
     const found = new Set<string>();
     for (const { name, bytes } of places) {

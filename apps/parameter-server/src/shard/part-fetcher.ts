@@ -19,7 +19,7 @@ const MAX_CERTIFICATE_LENGTH = 4_096;
 
 /** Fetches parts from workers: one route to each, by unix socket, TCP or gRPC, whichever works. */
 export class PartFetcher {
-  /** By rank: the certificate of a worker's gRPC server where nodes use TLS. */
+  /** Keyed by rank: the certificate of a worker's gRPC server where nodes use TLS. */
   readonly #certificates = new Map<number, string>();
   readonly #isEncrypted: boolean;
   readonly #routes = new Map<number, DataRoute>();

@@ -67,7 +67,7 @@ export class Shard {
   readonly #work = new SerialQueue();
   #straggling: NodeJS.Timeout | undefined;
   #stragglersMissed = false;
-  /** By rank: the incarnation of the task that joined last. */
+  /** Keyed by rank: the incarnation of the task that joined last. */
   readonly #incarnations = new Map<number, number>();
   #departures = 0;
   /** Whether the latest take left slices of a part in the sums. */
@@ -160,7 +160,7 @@ export class Shard {
   }
 
   /**
-   * As `read`, for a checkpoint of this version; rejects with `conflict` when it has passed. A
+   * Like `read`, for a checkpoint of this version; rejects with `conflict` when it has passed. A
    * lagging shard has less, and no part is on its way: `bsp` rejects too, others are read without
    * parts of a lost worker.
    */

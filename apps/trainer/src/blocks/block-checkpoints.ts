@@ -66,7 +66,7 @@ export class BlockCheckpoints {
   }
 }
 
-/** By attempt and count. */
+/** The order by attempt and count. */
 function order(name: string): number {
   const [, attempt = 0, count = 0] = NAME.exec(name) ?? [];
   return Number(attempt) * 1e9 + Number(count);

@@ -7,7 +7,7 @@ interface CheckpointPlace {
   readonly pieces: number;
 }
 
-/** As `a2-r000120-s4`: attempt 2, after round 120, from 4 shards. */
+/** For example `a2-r000120-s4`: attempt 2, after round 120, from 4 shards. */
 export function checkpointName({ attempt, round, pieces }: CheckpointPlace): string {
   return `a${attempt}-r${String(round).padStart(6, "0")}-s${pieces}`;
 }

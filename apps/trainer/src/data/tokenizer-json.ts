@@ -127,7 +127,7 @@ function parsed(path: string): TokenizerFile {
   }
 }
 
-/** By number; an unused token for a gap. */
+/** Indexed by number; an unused token for a gap. */
 function spelledTokens(
   path: string,
   vocab: Readonly<Record<string, number>>,

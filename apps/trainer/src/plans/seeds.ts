@@ -8,7 +8,7 @@ export function drawsFor(seed: number, ...uses: readonly number[]): Random {
   return seededRandom(seedFor(seed, uses));
 }
 
-/** As `drawsFor`, after the first `passed` numbers. */
+/** Like `drawsFor`, after the first `passed` numbers. */
 export function drawsBehind(passed: number, seed: number, ...uses: readonly number[]): Random {
   return seededRandom(seedFor(seed, uses), passed);
 }

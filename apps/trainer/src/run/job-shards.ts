@@ -58,14 +58,14 @@ export function nodePlace(nodes: readonly string[], rank: number, tasks: number)
 export interface JobClient extends ParameterClient {
   /** Where the plan has fragments. */
   readonly exchange: FragmentExchange | undefined;
-  /** By fragment: the number of pushes of its rank when it joined. */
+  /** Indexed by fragment: the number of pushes of its rank when it joined. */
   readonly clocks: readonly (number | undefined)[];
   /** Where this task leads its node. */
   traffic(): ParameterTraffic | undefined;
   initialize(parameters: Parameters): Promise<void>;
-  /** By fragment, the rounds that the shards contain. */
+  /** Indexed by fragment, the rounds that the shards contain. */
   beginAt(rounds: readonly number[]): void;
-  /** As `pull`, for rank 0 when the other tasks of its node are done. */
+  /** Like `pull`, for rank 0 when the other tasks of its node are done. */
   pullAlone(into: Parameters): Promise<void>;
   /** Notifies the other tasks of the node that the job has ended. */
   dismiss(): Promise<void>;
@@ -270,7 +270,7 @@ export class JobShards {
     return new AppError("invalid_value", `${what}${digest}: ${message}; ${hint}`, { cause });
   }
 
-  /** By fragment: the version with which this attempt began. */
+  /** Indexed by fragment: the version with which this attempt began. */
   async #versionsBegun(): Promise<number[]> {
     const statuses = await this.#awaitReady();
     const versions = statuses.map(({ begunVersion }) => begunVersion);

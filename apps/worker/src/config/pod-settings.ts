@@ -34,7 +34,7 @@ export interface KubernetesAccess {
 export type PodGpus =
   | {
       readonly by: "plugin";
-      /** As nvidia.com/gpu. */
+      /** The resource nvidia.com/gpu. */
       readonly resource: string;
       /** Absent: as many as the node has. */
       readonly count?: number | undefined;

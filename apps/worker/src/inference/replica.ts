@@ -98,7 +98,7 @@ export class Replica {
   #restarts = 0;
   /** Called when its last open request has ended; set while it retires. */
   #onEmpty: (() => void) | undefined;
-  /** By node: since when it is not reached, of those with other stages. */
+  /** Keyed by node: since when it is not reached, of those with other stages. */
   #unreachable: ReadonlyMap<string, number> = new Map();
 
   /** `before` are the failures of the replica that this one replaces. */

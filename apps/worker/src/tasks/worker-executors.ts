@@ -112,7 +112,7 @@ export class WorkerExecutors {
     return this.all.flatMap(({ environments }) => environments ?? []);
   }
 
-  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  /** Keyed by algorithm of a plugin: the JSON Schema of its config, as JSON. */
   get schemas(): Record<string, string> {
     return Object.assign({}, ...this.all.map(({ schemas = {} }) => schemas));
   }

@@ -35,7 +35,7 @@ export class TokenVerifier implements IdentityAdapter {
   readonly #findKey: JWTVerifyGetKey;
   readonly #now: () => number;
   readonly #isActive: ((text: string) => Promise<boolean>) | undefined;
-  /** By the SHA-256 of the text. */
+  /** Keyed by the SHA-256 of the text. */
   readonly #remembered = new BoundedMap<string, Verified>(MAX_REMEMBERED);
 
   /** `now`: milliseconds since the epoch. `isActive`: whether the issuer has not revoked it. */

@@ -60,7 +60,7 @@ export class ReplicaGroup {
   /** Messages without a link: `send` returns false for them. */
   unlinked: (message: Message) => boolean = () => false;
   readonly sent: Message[] = [];
-  /** By member, the members that its transport was given last. */
+  /** Keyed by member, the members that its transport was given last. */
   readonly known = new Map<number, readonly Member[]>();
   readonly #random = seededRandom(42);
   readonly #overrides: Partial<ReplicaOptions<number>>;

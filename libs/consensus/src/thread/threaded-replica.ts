@@ -27,7 +27,7 @@ export interface ThreadedReplicaOptions<Reply> extends Omit<RaftThreadOptions, "
   readonly log: Log;
   /** The log cannot continue; the owner must end the process. While it is opened, `open` rejects instead. */
   readonly onFatal: (error: AppError) => void;
-  /** As of RaftReplica. */
+  /** See RaftReplica. */
   readonly onRemoved?: (() => void) | undefined;
 }
 
@@ -176,7 +176,7 @@ export class ThreadedReplica<Reply> {
     this.#statusAtMs = Math.max(this.#statusAtMs, askedAtMs);
   }
 
-  /** As RaftReplica.propose. */
+  /** See RaftReplica.propose. */
   propose(command: Uint8Array): Promise<Reply> {
     if (this.#fault) return Promise.reject(this.#fault);
     if (this.#proposals.size >= MAX_OPEN) {
@@ -189,7 +189,7 @@ export class ThreadedReplica<Reply> {
     return new Promise((resolve, reject) => this.#proposals.set(number, { resolve, reject }));
   }
 
-  /** As RaftReplica.readBarrier. */
+  /** See RaftReplica.readBarrier. */
   readBarrier(): Promise<void> {
     this.#read ??= Promise.resolve().then(() => {
       this.#read = undefined;
@@ -198,7 +198,7 @@ export class ThreadedReplica<Reply> {
     return this.#read;
   }
 
-  /** As RaftReplica.changeMembers. */
+  /** See RaftReplica.changeMembers. */
   changeMembers(changes: ConfChange["changes"], members: readonly Member[] = []): Promise<void> {
     return this.#call({ kind: "changeMembers", changes, members });
   }
@@ -212,7 +212,7 @@ export class ThreadedReplica<Reply> {
     return this.#call({ kind: "takeSnapshot" });
   }
 
-  /** As RaftReplica.renewLog. */
+  /** See RaftReplica.renewLog. */
   renewLog(): Promise<void> {
     return this.#call({ kind: "renewLog" });
   }

@@ -17,7 +17,7 @@ export type UpstreamProbe = (typeof UPSTREAM_PROBES)[number];
 
 /** An OpenAI-compatible server: at an address, or as a command that the worker starts. */
 export interface UpstreamSpec {
-  /** As `https://api.openai.com/v1`; absent with `command`. */
+  /** For example `https://api.openai.com/v1`; absent with `command`. */
   readonly baseUrl?: string | undefined;
   /** A command's name in the worker's configuration; absent with `baseUrl`. */
   readonly command?: string | undefined;

@@ -6,7 +6,7 @@ const names = z.array(z.string());
 export const pluginNamesSchema = z.object({
   algorithms: names,
   environments: names,
-  /** By algorithm, as JSON: the schemas with which masters check configs. */
+  /** Keyed by algorithm, as JSON: the schemas with which masters check configs. */
   schemas: z.record(z.string(), z.string()),
   /** Algorithms whose schemas are too large for masters: only trainers check their configs. */
   unchecked: names,

@@ -16,7 +16,7 @@ export class DocumentIndex {
   readonly #owners = new Map<string, DocumentUse>();
   readonly #lists = new Map<string, Ordered<DocumentRecord>>();
   readonly #dues = new Ordered<DocumentRecord>(byExpiry);
-  /** By digest: how often documents name that content. */
+  /** Keyed by digest: how often documents name that content. */
   readonly digests = new Map<string, number>();
   total: DocumentUse = NONE;
   readonly storage: ProjectStorage;

@@ -17,7 +17,7 @@ export interface GgufEntry {
   readonly name: string;
   /** Sizes in ggml's order: the first is the length of a row, whose values lie together. */
   readonly shape: readonly number[];
-  /** As `Q4_K`. */
+  /** For example `Q4_K`. */
   readonly type: string;
 }
 
@@ -25,7 +25,7 @@ export interface GgufEntry {
 export interface GgufLayout {
   /** From the start of the file to the first tensor. */
   readonly header: Uint8Array;
-  /** By tensor, in the given order: bytes from the start of the file, and its size. */
+  /** Indexed by tensor, in the given order: bytes from the start of the file, and its size. */
   readonly places: readonly { readonly offset: number; readonly sizeBytes: number }[];
   /** The whole file, its last tensor padded. */
   readonly sizeBytes: number;

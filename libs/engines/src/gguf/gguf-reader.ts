@@ -18,7 +18,7 @@ export interface GgufTensorInfo {
   readonly name: string;
   /** Sizes in ggml's order: the first is the length of a row. */
   readonly shape: readonly number[];
-  /** As `Q4_K`; `type 99` where this library does not know the number. */
+  /** For example `Q4_K`; `type 99` where this library does not know the number. */
   readonly type: string;
   /** Bytes from the start of the file. */
   readonly offset: number;

@@ -16,7 +16,7 @@ export class MatchState {
   readonly frames: readonly GrammarFrame[];
   /** Whether the text may end here. */
   readonly isComplete: boolean;
-  /** By byte; null for a byte that does not fit. */
+  /** Indexed by byte; null for a byte that does not fit. */
   next: (MatchState | null | undefined)[] | undefined;
   /** A bit for each token that fits, where it was asked for. */
   mask: Uint32Array | undefined;

@@ -55,7 +55,7 @@ export class GrammarMatcher {
   #frames = new Map<string, GrammarFrame>();
   #states = new Map<string, MatchState>();
   #nextId = 0;
-  /** By automaton and its state. */
+  /** Keyed by automaton and its state. */
   #textMasks = new Map<Dfa, Map<number, TextMask>>();
   #tables = new ByteTables();
   readonly #end: ShortestEnd;

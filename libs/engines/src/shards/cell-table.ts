@@ -20,7 +20,7 @@ export interface SequenceCells {
  * change and every row that is decoded.
  */
 export class CellTable implements KvSequences {
-  /** By sequence, then position: the number of the cell. */
+  /** Keyed by sequence, then position: the number of the cell. */
   readonly #cells = new Map<number, number[]>();
   #next = 0;
 

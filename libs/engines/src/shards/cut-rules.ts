@@ -15,7 +15,7 @@ export interface CutRule {
 const ANY: CutRule = { period: 1, hasTap: false, guessed: [] };
 
 /**
- * By `general.architecture`. Only these were compared with the whole model at every cut. Not gemma
+ * Keyed by `general.architecture`. Only these were compared with the whole model at every cut. Not gemma
  * and gemma2: the library scales rows that it is given, which cannot be undone without rounding.
  */
 const CUT_RULES: ReadonlyMap<string, CutRule> = new Map([

@@ -5,7 +5,7 @@ import type { StageOverhead } from "./stage-overhead.ts";
 /** A worker that may take a shard. */
 export interface ShardWorker {
   readonly id: string;
-  /** As people know it. */
+  /** The name that users see. */
   readonly name: string;
   /** Memory that the shard may take. */
   readonly memoryBytes: number;
@@ -86,7 +86,7 @@ function bestChain(
   demand: ShardDemand,
 ): Chain | undefined {
   const none: Chain = { cost: 0 };
-  /** By the number of stages: the best by the block at which they end. */
+  /** Keyed by the number of stages: the best by the block at which they end. */
   const best = Array.from({ length: demand.maxStages + 1 }, () => new Map<number, Chain>());
   best[0]?.set(0, none);
   for (const worker of workers) {
@@ -146,9 +146,9 @@ function stagesOf(chain: Chain): PlannedStage[] {
 /** Bytes of a model's parts. */
 interface PartSizes {
   readonly blocks: number;
-  /** By block: the bytes of all blocks before it. */
+  /** Indexed by block: the bytes of all blocks before it. */
   readonly before: readonly number[];
-  /** By block: bytes of keys and values per token of all blocks before it. */
+  /** Indexed by block: bytes of keys and values per token of all blocks before it. */
   readonly kvBefore: readonly number[];
   /** Zeros in place of the largest block, which each shard but the last has behind its own. */
   readonly blockHole: number;
@@ -206,7 +206,7 @@ export function sizesOf({ file, architecture, blocks }: CuttableModel): PartSize
 
 const orElse = (value: number, other: number) => (Number.isFinite(value) ? value : other);
 
-/** By place, and one past the last: the sum of all values before it. */
+/** Indexed by place, and one past the last: the sum of all values before it. */
 function sumsBefore(values: readonly number[]): number[] {
   const sums = [0];
   for (const value of values) sums.push(sums.at(-1)! + value);

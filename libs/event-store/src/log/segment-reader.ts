@@ -19,7 +19,7 @@ interface OpenSegment {
 /** Reads entries of segments, of which few are open at a time. */
 export class SegmentReader {
   readonly #place: LogPlace;
-  /** By first entry, the one used last at the end. */
+  /** Keyed by first entry, the one used last at the end. */
   readonly #open = new Map<number, OpenSegment>();
 
   constructor(place: LogPlace) {

@@ -12,7 +12,7 @@ export function* tilesOf(size: number): Generator<Tile, void> {
   }
 }
 
-/** As `tile/0/x001/x234/067.p/5`. */
+/** For example `tile/0/x001/x234/067.p/5`. */
 export function tilePath({ level, index, width }: Tile): string {
   return `tile/${level}/${indexPath(index, width)}`;
 }

@@ -45,7 +45,7 @@ export function isNoteText(text: string): boolean {
   return text.isWellFormed();
 }
 
-/** As eight hexadecimal digits. */
+/** Eight hexadecimal digits. */
 export function idText(id: number): string {
   return id.toString(16).padStart(8, "0");
 }

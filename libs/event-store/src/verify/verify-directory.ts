@@ -89,7 +89,7 @@ class DirectoryCheck {
   readonly #heads: KnownHeads;
   readonly #faults: FaultList;
   readonly #frontier = new TreeFrontier();
-  /** By level, what the entries give since the last comparison. */
+  /** Keyed by level, what the entries give since the last comparison. */
   readonly #hashes = new Map<number, Uint8Array[]>();
   /** Roots at the sizes of checkpoints. */
   readonly #roots = new Map<number, Uint8Array>();

@@ -39,11 +39,11 @@ export class KnownMasters {
   readonly #given: readonly string[];
   readonly #staysHere: boolean;
   readonly #followed: Pick<FollowedCluster, "refusalOf">;
-  /** By the name of the master. */
+  /** Keyed by the name of the master. */
   #learned: ReadonlyMap<string, string> = new Map();
-  /** By address: the name of its last master. */
+  /** Keyed by address: the name of its last master. */
   readonly #names = new Map<string, string>();
-  /** By address: what the master that is attached there reports. */
+  /** Keyed by address: what the master that is attached there reports. */
   readonly #reports = new Map<string, ReportedGroup>();
   /** The names of all masters as reported last. */
   #members: ReadonlySet<string> = new Set();

@@ -22,14 +22,14 @@ export interface ExchangeStart {
   readonly paths: readonly DataPath[] | undefined;
   readonly socketDirectory: string | undefined;
   readonly timeoutMs: number | undefined;
-  /** By fragment. */
+  /** Indexed by fragment. */
   readonly groups: readonly NodeGroup[];
   /** In shared memory: parameters from the servers, and parts for them. */
   readonly shared: Parameters;
   readonly part: Parameters;
 }
 
-/** By fragment: the pushes of this task's node; absent where another task leads the node. */
+/** Indexed by fragment: the pushes of this task's node; absent where another task leads the node. */
 export type ExchangeClocks = readonly (number | undefined)[];
 
 /** Its answer: where this task leads its node, the traffic with the servers so far. */

@@ -23,7 +23,7 @@ export class ThreadedExchange implements FragmentExchange {
   readonly #worker: Worker;
   readonly #calls: ThreadCalls<ExchangeApi>;
   readonly #signal: AbortSignal;
-  /** By fragment, from its beginning until it is finished. */
+  /** Keyed by fragment, from its beginning until it is finished. */
   readonly #underWay = new Map<number, Promise<unknown>>();
   #roundsDone: readonly number[] = [];
   #clocks: ExchangeClocks = [];
@@ -133,7 +133,7 @@ export class ThreadedExchange implements FragmentExchange {
     return version;
   }
 
-  /** As `pull`, without this node's other tasks, which are done. */
+  /** Like `pull`, without this node's other tasks, which are done. */
   async pullAlone(into: Parameters): Promise<void> {
     await this.#pull(true);
     for (const [name, data] of Object.entries(this.shared)) into[name]?.set(data);

@@ -126,7 +126,7 @@ export async function checkpointShards(
   }
 }
 
-/** By shard: the latest version of its fragment, for which the others of the fragment wait. */
+/** Indexed by shard: the latest version of its fragment, for which the others of the fragment wait. */
 function versionsToWrite(
   spec: ShardSetSpec,
   statuses: readonly { readonly version: number }[],

@@ -1,7 +1,7 @@
 import { syncBuiltinESMExports } from "node:module";
 import os from "node:os";
 
-/** By which Node's own `process.kill` sends signals, and by which a process can be made debuggable. */
+/** What Node's own `process.kill` sends signals with, and what makes a process debuggable. */
 interface Signals {
   _kill(pid: number, signal: number): number;
   _debugProcess(pid: number): void;

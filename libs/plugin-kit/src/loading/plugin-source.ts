@@ -142,7 +142,7 @@ function exported(exports: unknown): string | undefined {
   return undefined;
 }
 
-/** By path, in the order of the names. Links count by what they name, and none leads out of the folder. */
+/** Keyed by path, ordered by name. Links count by what they name, and none leads out of the folder. */
 function filesOf(root: string): ReadonlyMap<string, string> {
   const files = new Map<string, string>();
   let bytes = 0;

@@ -45,7 +45,7 @@ export interface BlockUpdate<State = unknown> {
   readonly metrics?: Readonly<Record<string, number>> | undefined;
   /** JSON, by the schema `resume`. */
   readonly checkpoint?: State | undefined;
-  /** By the block's outputs: a text, bytes, or JSON. */
+  /** Keyed by the block's outputs: a text, bytes, or JSON. */
   readonly outputs?: Readonly<Record<string, unknown>> | undefined;
 }
 

@@ -9,7 +9,7 @@ export class ChangeLog {
   #nodes: number;
   #kept: number[] = [];
   #dropped = 0;
-  /** By node: the last reading that listed it. */
+  /** Indexed by node: the last reading that listed it. */
   #listed: Uint32Array;
   #readings = 0;
 

@@ -116,7 +116,7 @@ export interface StaticFilter {
   /** 1 for each eligible node, by the node's position; at least as long as the roster. */
   eligible: Uint8Array;
   /**
-   * By the node's position: the filter that rejects it if it is ready, by its index plus one; 0 for
+   * Indexed by the node's position: the filter that rejects it if it is ready, by its index plus one; 0 for
    * none.
    */
   rejecting: Uint8Array;

@@ -63,7 +63,7 @@ export class Ledger {
     return ledger;
   }
 
-  /** By position, as in the roster. */
+  /** Indexed by position, as in the roster. */
   get nodes(): readonly NodeSnapshot[] {
     return this.roster.slots;
   }
@@ -82,7 +82,7 @@ export class Ledger {
     return this.#deviceCount;
   }
 
-  /** By node * SCALARS.length + column. */
+  /** Indexed by node * SCALARS.length + column. */
   get scalarFree(): Float64Array {
     return this.#scalarFree;
   }

@@ -32,7 +32,7 @@ const VACANT: NodeSnapshot = {
 export class Roster {
   readonly #slots: NodeSnapshot[] = [];
   readonly #positions = new Map<string, number>();
-  /** By amount: the number of nodes with it. */
+  /** Keyed by amount: the number of nodes with it. */
   readonly #cpuMilli = new Map<number, number>();
   readonly #devices = new Map<number, number>();
   #totals: ShareVector = { gpuMilli: 0, cpuMilli: 0, memoryMib: 0 };
@@ -45,7 +45,7 @@ export class Roster {
     this.#changed = [];
   }
 
-  /** By position, including vacant ones. */
+  /** Indexed by position, including vacant ones. */
   get slots(): readonly NodeSnapshot[] {
     return this.#slots;
   }

@@ -17,13 +17,13 @@ export interface RequestShape {
   readonly onlyDevice: number;
   /** Whether a gang has at most one task on a node. */
   readonly onePerNode: boolean;
-  /** By the ledger's columns. */
+  /** Indexed by the ledger's columns. */
   readonly scalars: Float64Array;
   /** 1 for each node that passes the static filters, by the node's position. */
   readonly eligible: Uint8Array;
-  /** As in StaticFilter. */
+  /** See StaticFilter. */
   readonly rejecting: Uint8Array;
-  /** By the node's id; undefined where all nodes have the same. */
+  /** Keyed by the node's id; undefined where all nodes have the same. */
   readonly ranks: ReadonlyMap<string, number> | undefined;
 }
 

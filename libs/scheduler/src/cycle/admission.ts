@@ -11,7 +11,7 @@ export class Admission {
   readonly #projectOf: (project: string) => ProjectState | undefined;
   readonly #nowMs: number;
   readonly #settings: SchedulerSettings;
-  /** By project; undefined for one without a record. */
+  /** Keyed by project; undefined for one without a record. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
   #runningJobs: number;
   /** Jobs that wait without a reservation, as counted for the limit on running jobs. */

@@ -24,7 +24,7 @@ export class ClusterView {
   readonly free: Ledger;
   readonly shapes: ShapeTable;
   readonly #running = new RunningJobs();
-  /** By node id, known or not: the jobs with tasks there. */
+  /** Keyed by node id, known or not: the jobs with tasks there. */
   readonly #jobsOn = new Map<string, Set<string>>();
   #placer: { readonly targets: readonly WorkloadTarget[]; readonly placer: GangPlacer } | undefined;
 

@@ -133,7 +133,7 @@ interface LocalVictim {
   readonly tasks: PlacedTask[];
 }
 
-/** By eligible node: its cheapest victims. */
+/** For each eligible node: its cheapest victims. */
 function* victimsByNode(
   { shape }: GangRequest,
   victims: readonly Victim[],

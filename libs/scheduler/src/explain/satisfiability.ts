@@ -11,7 +11,7 @@ const MAX_VERDICTS = 64;
 
 /** Finds jobs that can never run. It caches a view of the empty cluster and the verdicts on it. */
 export class Satisfiability {
-  /** By request, which equal jobs share, then by the other inputs of the verdict. */
+  /** Keyed by request, which equal jobs share, then by the other inputs of the verdict. */
   #verdicts = new WeakMap<TaskRequest, Map<string, readonly Blocker[]>>();
   #settings = "";
   #empty: { readonly view: ClusterView; readonly of: Roster; version: number } | undefined;

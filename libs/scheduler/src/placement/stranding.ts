@@ -14,7 +14,7 @@ import type { TargetGroup, TargetMix } from "./targets.ts";
  */
 export class Stranding {
   readonly #groups: readonly TargetGroup[];
-  /** By gpu type, then group: whether the group may use that type. */
+  /** Keyed by gpu type, then group: whether the group may use that type. */
   readonly #usable = new Map<string, readonly boolean[]>();
   readonly #cpuPerGpu: number;
 

@@ -20,7 +20,7 @@ export interface TargetGroup {
   readonly probability: number;
   /** Ascending CPU requests, in thousandths of a core. */
   readonly cpuMilli: readonly number[];
-  /** By position in `cpuMilli`: the probability of a target in the group that requests no more. */
+  /** Indexed by position in `cpuMilli`: the probability of a target in the group that requests no more. */
   readonly cumulative: readonly number[];
 }
 

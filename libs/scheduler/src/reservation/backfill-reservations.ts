@@ -60,11 +60,11 @@ export class BackfillReservations {
   readonly #held: HeldReservation[] = [];
   /** Valid only at the nodes that a reservation binds. */
   #then: Ledger | undefined;
-  /** By node: the start of the reservation that binds it. */
+  /** Keyed by node: the start of the reservation that binds it. */
   readonly #startMs = new Map<number, number>();
-  /** By the number of reservations that bind a job: the lesser of those now and at that time. */
+  /** Keyed by the number of reservations that bind a job: the lesser of those now and at that time. */
   readonly #besides = new Map<number, FreeBeside>();
-  /** By gang key: the end from which on no place was found for such a gang in this cycle. */
+  /** Keyed by gang key: the end from which on no place was found for such a gang in this cycle. */
   readonly #refusedFromMs = new Map<string, number>();
 
   constructor(now: GangPlacer) {

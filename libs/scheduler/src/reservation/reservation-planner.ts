@@ -60,7 +60,7 @@ export class ReservationPlanner {
   #taken: Uint8Array;
   /** The shared amounts that earlier jobs want. */
   readonly #wanted: SharedRequest[] = [];
-  /** By gang key: why such a gang got no reservation since the last one was made. */
+  /** Keyed by gang key: why such a gang got no reservation since the last one was made. */
   readonly #refused = new Map<string, "behind" | "hopeless">();
   /** The jobs of the current level that a later reservation would pass over. */
   #waiting: ReservedJob[] = [];

@@ -26,10 +26,10 @@ export type PartVerdict =
  */
 export class UpdateClock {
   readonly #model: ConsistencyModel;
-  /** By rank: the number of its latest accepted push. */
+  /** Keyed by rank: the number of its latest accepted push. */
   readonly #clocks = new Map<number, number>();
   readonly #gone = new Set<number>();
-  /** By rank: the latest update that was made without it. */
+  /** Keyed by rank: the latest update that was made without it. */
   readonly #missed = new Map<number, number>();
   #version = 0;
   #stragglers = 0;

@@ -3,7 +3,7 @@ import type { ParameterRange } from "../sharding/fragments.ts";
 
 /** The prefix of the average in a worker's state, tensor by tensor. */
 const AVERAGE = "average.";
-/** By fragment: the average's total weight, and the step of its last addition. */
+/** Indexed by fragment: the average's total weight, and the step of its last addition. */
 const WEIGHTS = "average_weights";
 const STEPS = "average_steps";
 

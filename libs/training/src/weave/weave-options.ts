@@ -12,9 +12,9 @@ export interface WeaveConfig extends LocalSteps {
   /** Steps over which the rate rises from zero; then it falls as a cosine to a tenth. */
   readonly warmup_steps: number;
   readonly max_grad_norm: number;
-  /** As in `Overlap`; 1 where absent. */
+  /** See `Overlap`; 1 where absent. */
   readonly fragments?: number | undefined;
-  /** As in `Overlap`; 0 where absent. */
+  /** See `Overlap`; 0 where absent. */
   readonly overlap_steps?: number | undefined;
   /**
    * alpha: the share of its own values that a worker keeps of a returned fragment. 0 where absent:

@@ -45,7 +45,7 @@ describe("a model with whole and divided replicas", () => {
     const reply = await cluster.request("GET", `/api/v1/models/${ID}`);
     return (await reply.json()) as Model;
   };
-  /** By node of each ready replica: its number of stages, 0 for a whole one. */
+  /** For the node of each ready replica, its number of stages, 0 for a whole one. */
   const shape = async () =>
     Object.fromEntries(
       (await model()).replicas

@@ -39,7 +39,7 @@ describe("a model that workers divide", () => {
   let cluster: ProcessCluster;
   let source = "";
   let bytes = 0;
-  /** By the number of the worker. */
+  /** Indexed by the number of the worker. */
   const processes: ChildProcess[] = [];
   beforeAll(async () => {
     cluster = await ProcessCluster.start({ workers: 0, isBare: true });

@@ -23,7 +23,7 @@ describe("workers of a divided model, one of which has a full disk", () => {
   let cluster: ProcessCluster;
   beforeAll(async () => {
     cluster = await ProcessCluster.start({ workers: 0, isBare: true });
-    // By its name it is planned with before the others.
+    // Its name orders it before the others in a plan.
     await start("a", ...(isMounted ? ["--models-cache", disk] : []));
     await start("b");
     const file = join(cluster.data, "six.gguf");

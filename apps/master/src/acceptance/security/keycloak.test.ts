@@ -244,7 +244,7 @@ describe.skipIf(why !== undefined)("a master with Keycloak", () => {
     const users = await provider.manage("GET", "/admin/realms/heddle/users?username=alice");
     const [{ id }] = users as [{ readonly id: string }];
     await provider.manage("POST", `/admin/realms/heddle/users/${id}/logout`);
-    // By back channel: sooner than the token's own revocation is seen.
+    // The back channel is sooner than the token's own revocation is seen.
     await eventually(async () => (await asked()).status === 401, "the session ends", 10_000);
   });
 

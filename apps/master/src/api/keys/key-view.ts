@@ -17,7 +17,7 @@ interface KeyContext {
   readonly rotatedTo: ReadonlyMap<string, string>;
 }
 
-/** By key, its last replacement. */
+/** Keyed by key, its last replacement. */
 export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const { id, rotatedFrom } of keys) {

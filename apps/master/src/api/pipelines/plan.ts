@@ -42,7 +42,7 @@ const SHARD_VARIABLES = ["PIPELINE_SHARD", "PIPELINE_SHARDS", "PIPELINE_SHARD_NA
 
 /** What the steps of a pipeline run. */
 export interface StepBlocks {
-  /** By step, its block or why a plugin refuses its config; without an entry there is none. */
+  /** For each step its block or why a plugin refuses its config; without an entry there is none. */
   readonly bySteps: ReadonlyMap<string, Block | readonly ValidationFault[]>;
   /** The ids of all blocks. */
   readonly known: readonly string[];

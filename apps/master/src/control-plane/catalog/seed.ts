@@ -34,7 +34,7 @@ export function profileSeed(profile: CatalogProfile): CatalogSeed {
 export function fileSeed(path: string): CatalogSeed {
   const file = modelFileName(path);
   const source = pathToFileURL(path).href;
-  // By its size the cluster knows that workers must divide it.
+  // From its size the cluster knows that workers must divide it.
   const sizeBytes = statSync(path, { throwIfNoEntry: false })?.size;
   const weights = { key: weightsKeyOf(file), file, sources: [source], sizeBytes };
   const place = createHash("sha256").update(path).digest("hex").slice(0, 8);

@@ -60,7 +60,7 @@ export class CallerResolver {
     return inProject({ ...known, grants }, asked ?? known.project, asked);
   }
 
-  /** By its scopes, or by its role: in its project alone, unless it administers the cluster. */
+  /** What its scopes or its role grant: in its project alone, unless it administers the cluster. */
   #ownGrantsOf({ scopes, role, project }: ApiKeyRecord): Grants {
     if (role === undefined) return grantsOfScopes(scopes, project, DEFAULT_PROJECT);
     const permissions = permissionsOf(this.#state(), role, project);

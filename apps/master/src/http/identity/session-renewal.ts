@@ -37,7 +37,7 @@ const TAG_BYTES = 16;
 export class SessionRenewal {
   readonly #control: ControlPlane;
   readonly #signIn: Pick<CodeSignIn, "renew">;
-  /** By session: renewals of this master. */
+  /** Keyed by session: renewals of this master. */
   readonly #running = new Map<string, Promise<string | undefined>>();
 
   constructor(control: ControlPlane, signIn: Pick<CodeSignIn, "renew">) {

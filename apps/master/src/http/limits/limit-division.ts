@@ -9,7 +9,7 @@ const MAX_CHANGES = 16;
 
 /** The masters that divide the limits, as this one sees them. */
 interface Division {
-  /** By id, learners included: a non-voter takes calls too. */
+  /** In the order of the ids, learners included: a non-voter takes calls too. */
   readonly ids: readonly number[];
   readonly names: readonly string[];
   /** This master's position; a non-member has no share. */

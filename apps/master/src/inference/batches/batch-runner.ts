@@ -44,7 +44,7 @@ export class BatchRunner implements OnApplicationBootstrap, OnModuleDestroy {
   readonly #control: ControlPlane;
   readonly #maxBodyBytes: number;
   readonly #log: Logger;
-  /** By `documentKey`, in the order of their creation. */
+  /** Keyed by `documentKey`, in the order of their creation. */
   #open: Map<string, DocumentRecord> | undefined;
   readonly #running = new Map<string, Running>();
   /** When failed ones may be tried again. */

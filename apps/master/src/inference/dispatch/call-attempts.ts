@@ -36,7 +36,7 @@ export class CallAttempts {
   #failures = 0;
   #refusals = 0;
   #last: FailedAttempt | undefined;
-  /** By holder. */
+  /** Keyed by holder. */
   readonly #excluded = new Map<
     string,
     { readonly reports: number; readonly failed: FailedAttempt | undefined }

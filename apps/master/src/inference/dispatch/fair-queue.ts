@@ -15,7 +15,7 @@ const AGING_PAUSE_MS = 1_000;
 
 /** A queue by priority, which rises with the wait, then keys in turn, then FIFO. */
 export class FairQueue<T extends QueueTicket> {
-  /** By priority; the keys of a lane are in the order of their next turns. */
+  /** Keyed by priority; the keys of a lane are in the order of their next turns. */
   readonly #lanes = new Map<number, Map<string, T[]>>();
   /** The raised priorities of tickets that have aged. */
   readonly #raised = new Map<T, number>();

@@ -79,7 +79,7 @@ interface Lane {
   readonly retries: Set<Waiter>;
   readonly prefixes: PrefixIndex;
   readonly firstTokens: FirstTokenTimes;
-  /** By holder; entries of removed replicas are dropped from time to time. */
+  /** Keyed by holder; entries of removed replicas are dropped from time to time. */
   readonly replicas: Map<string, { readonly circuit: Circuit; chosenAtTurn: number }>;
 }
 

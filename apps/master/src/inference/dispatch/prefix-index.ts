@@ -25,7 +25,7 @@ export class PrefixIndex {
   }
 
   /**
-   * By replica, how many leading chunks of the prompt it has served; replicas with none are absent.
+   * For each replica, how many leading chunks of the prompt it has served; replicas with none are absent.
    */
   match(chunks: readonly number[]): Map<string, number> {
     const depths = new Map<string, number>();

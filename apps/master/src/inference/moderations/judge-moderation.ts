@@ -87,7 +87,7 @@ export class JudgeModeration {
     throw new AppError("model_not_found", message, { param: "model" });
   }
 
-  /** By text and category. */
+  /** Keyed by text and category. */
   async #scores(http: CallerRequest, prepared: Prepared, signal: AbortSignal): Promise<number[][]> {
     const { texts, model } = prepared;
     const scores = texts.map(() => new Array<number>(MODERATION_CATEGORIES.length).fill(0));

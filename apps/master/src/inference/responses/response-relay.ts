@@ -35,7 +35,7 @@ interface Silence {
 export class ResponseRelay implements OnApplicationShutdown {
   readonly #control: ControlPlane;
   readonly #peers: MasterPeers;
-  /** By master; only members have one. */
+  /** Keyed by master; only members have one. */
   readonly #silences = new Map<string, Silence>();
 
   constructor(

@@ -58,7 +58,7 @@ interface Held {
 export class ProgressBook {
   readonly #everyMs: number;
   readonly #jobs = new Map<string, Held>();
-  /** By job: the last log entry and its time. */
+  /** Keyed by job: the last log entry and its time. */
   readonly #written = new Map<string, { readonly entry: ProgressEntry; readonly atMs: number }>();
   readonly #listeners = new Set<() => void>();
 

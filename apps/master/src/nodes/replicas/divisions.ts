@@ -22,7 +22,7 @@ export interface DivisionNote {
 export class Divisions {
   readonly #control: Pick<ControlPlane, "group">;
   readonly #peers: MasterPeers;
-  /** By deployment. */
+  /** Keyed by deployment. */
   #notes: ReadonlyMap<string, DivisionNote> = new Map();
   #asked: Promise<void> = Promise.resolve();
   #askedMs = Number.NEGATIVE_INFINITY;

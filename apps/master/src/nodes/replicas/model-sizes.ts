@@ -45,7 +45,7 @@ interface ModelSizesOptions {
 /** What whole models take in one worker. A worker reports it, since it can read the header of the file. */
 export class ModelSizes {
   readonly #options: ModelSizesOptions;
-  /** By deployment. */
+  /** Keyed by deployment. */
   readonly #asked = new Map<string, Asked>();
 
   constructor(options: ModelSizesOptions) {
@@ -61,14 +61,14 @@ export class ModelSizes {
     for (const key of this.#asked.keys()) if (!deployments.has(key)) this.#asked.delete(key);
   }
 
-  /** By deployment: the memory of the whole model. */
+  /** Keyed by deployment: the memory of the whole model. */
   known(): ReadonlyMap<string, number> {
     const known = new Map<string, number>();
     for (const [key, { size }] of this.#asked) if (size?.bytes) known.set(key, size.bytes);
     return known;
   }
 
-  /** By deployment that a worker reads. */
+  /** Keyed by deployment that a worker reads. */
   reading(): ReadonlyMap<string, string> {
     const messages = new Map<string, string>();
     for (const [key, { reading }] of this.#asked) if (reading) messages.set(key, reading);

@@ -22,9 +22,9 @@ interface PlacedReplica {
 
 /** What is placed elsewhere. */
 interface FixedPlaces {
-  /** By deployment or stage of one, then worker. */
+  /** Keyed by deployment or stage of one, then worker. */
   readonly places: ReadonlyMap<string, ReadonlyMap<string, unknown>>;
-  /** By such a deployment: replicas that go to other workers. */
+  /** Keyed by such a deployment: replicas that go to other workers. */
   readonly whole: ReadonlyMap<string, WholeReplicas>;
 }
 

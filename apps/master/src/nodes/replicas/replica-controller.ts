@@ -83,9 +83,9 @@ export class ReplicaController {
   readonly #random: Random;
   readonly #log: Log;
   readonly #unsubscribes: readonly (() => void)[];
-  /** By incarnation and deployment. */
+  /** Keyed by incarnation and deployment. */
   readonly #attempts = new Map<string, Attempt>();
-  /** By scheduled deployment, then worker: the places. */
+  /** Keyed by scheduled deployment, then worker: the places. */
   #places: ReturnType<typeof wantedReplicas> = new Map();
   readonly #staged: StagedReplicas;
   readonly #stageDevices: StageDevices;
@@ -96,7 +96,7 @@ export class ReplicaController {
     keeping: new Set(),
     lacking: new Set(),
   };
-  /** By the devices of a place: the same object for the same place, so that a change is visible. */
+  /** Keyed by the devices of a place: the same object for the same place, so that a change is visible. */
   readonly #placedSpecs = new WeakMap<ReplicaRecord["devices"], PlacedSpec>();
   /** Since when no leader is known; undefined if one is. */
   #leaderlessFromMs: number | undefined;

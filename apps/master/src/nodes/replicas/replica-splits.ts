@@ -21,7 +21,7 @@ export class ReplicaSplits {
   readonly #clock: Clock;
   readonly #wakeUp: WakeUp;
   readonly #sizes: ModelSizes;
-  /** By deployment: since when no worker's memory is known. */
+  /** Keyed by deployment: since when no worker's memory is known. */
   readonly #unknownSinceMs = new Map<string, number>();
   readonly #undivided = new Map<string, string>();
 
@@ -45,7 +45,7 @@ export class ReplicaSplits {
     }
   }
 
-  /** By deployment: why the placement `auto` does not divide it. */
+  /** Keyed by deployment: why the placement `auto` does not divide it. */
   get undivided(): ReadonlyMap<string, string> {
     return this.#undivided;
   }

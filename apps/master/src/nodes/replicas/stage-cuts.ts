@@ -10,7 +10,7 @@ const MAX_CUTS = 1_024;
 /** Which workers do not reach each other, as those with last stages have reported. */
 export class StageCuts {
   readonly #clock: Clock;
-  /** By both nodes: until when it is remembered, the oldest first. */
+  /** Keyed by both nodes: until when it is remembered, the oldest first. */
   readonly #untilMs = new Map<string, number>();
 
   constructor(clock: Clock) {

@@ -30,9 +30,9 @@ export class StageHolds {
   readonly cuts: StageCuts;
   readonly #clock: Clock;
   readonly #wakeUp: WakeUp;
-  /** By node: since when it is absent. */
+  /** Keyed by node: since when it is absent. */
   readonly #absentSinceMs = new Map<string, number>();
-  /** By key of a stage, then node: since when it has not been ready after a failure. */
+  /** Keyed by key of a stage, then node: since when it has not been ready after a failure. */
   readonly #failingSinceMs = new Map<string, number>();
 
   constructor(clock: Clock, wakeUp: WakeUp) {

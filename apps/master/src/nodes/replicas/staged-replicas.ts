@@ -32,7 +32,7 @@ const KEEPS_GPUS_MS = 30_000;
 
 /** Where the replicas of models that workers divide go. */
 export interface StagedPlacement extends FollowedStages {
-  /** By deployment: its whole replicas beside those. */
+  /** Keyed by deployment: its whole replicas beside those. */
   readonly whole: ReadonlyMap<string, WholeReplicas>;
 }
 
@@ -76,7 +76,7 @@ export class StagedReplicas {
   readonly #splits: ReplicaSplits;
   readonly #holds: StageHolds;
   readonly #specs = new PlacedSpecs();
-  /** By deployment. */
+  /** Keyed by deployment. */
   readonly #divisions = new Map<string, Division>();
   #leaderSinceMs: number | undefined;
 
@@ -100,7 +100,7 @@ export class StagedReplicas {
     this.#specs.clear();
   }
 
-  /** By deployment: why it is not divided, and what it takes undivided. */
+  /** Keyed by deployment: why it is not divided, and what it takes undivided. */
   notes(): ReadonlyMap<string, DivisionNote> {
     const notes = new Map<string, DivisionNote>();
     const add = (key: string, note: DivisionNote) => notes.set(key, { ...notes.get(key), ...note });

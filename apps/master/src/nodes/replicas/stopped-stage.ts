@@ -5,7 +5,7 @@ import { CUT_MS } from "./stage-cuts.ts";
 export interface StageWorkers {
   /** Whether a node's reports arrive. */
   readonly reports: (node: string) => boolean;
-  /** As people know it. */
+  /** The name that users see. */
   readonly nameOf: (node: string) => string;
 }
 

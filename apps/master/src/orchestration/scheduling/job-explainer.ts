@@ -56,7 +56,7 @@ export class JobExplainer {
   readonly #control: ScheduledState;
   readonly #cache: SchedulerCache;
   readonly #plans: PlanCache;
-  /** By job id, the latest last. */
+  /** Keyed by job id, the latest last. */
   readonly #explained = new BoundedMap<string, CachedExplanation>(MAX_EXPLAINED);
 
   constructor(control: ScheduledState, cache: SchedulerCache, plans: PlanCache) {

@@ -22,7 +22,7 @@ interface Refused {
  * so that a planner and an apply that disagree do not fill the log.
  */
 export class PlanRefusals {
-  /** By the key of the plan entry. */
+  /** Keyed by the key of the plan entry. */
   readonly #jobs = new Map<string, Refused>();
   readonly #counts = new Map<string, number>();
 
@@ -52,7 +52,7 @@ export class PlanRefusals {
     });
   }
 
-  /** By why, how often since this master started. */
+  /** Keyed by why, how often since this master started. */
   counts(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#counts);
   }

@@ -48,7 +48,7 @@ export interface LinkOwner {
 
 /** The leader's session with one worker: its task statuses, and orders to it. */
 export class TaskLink {
-  /** By `job/attempt/rank`: the worker's latest status. */
+  /** Keyed by `job/attempt/rank`: the worker's latest status. */
   readonly statuses = new Map<string, TaskStatus__Output>();
   readonly worker: LinkedWorker;
   readonly leader: LeaderTerm;

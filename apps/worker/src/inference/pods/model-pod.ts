@@ -14,7 +14,7 @@ const GRACE_SECONDS = 2;
 export interface ModelPodParts {
   readonly name: string;
   readonly nodeId: string;
-  /** As the masters name it. */
+  /** The name that the masters use. */
   readonly deployment: string;
   readonly devices: number;
   readonly command: readonly string[];

@@ -22,7 +22,7 @@ export interface JoinedStage {
 /** What the worker with the last stage knows of the others. */
 export interface KnownPeers {
   readonly joined: Set<JoinedStage>;
-  /** By node: since when it is not reached, as performance.now() has it. */
+  /** Keyed by node: since when it is not reached, as performance.now() has it. */
   readonly unreachable: Map<string, number>;
 }
 

@@ -23,7 +23,7 @@ interface Read {
 export class StagePlans {
   readonly #ports: EnginePorts;
   readonly #closing = new AbortController();
-  /** By the weights. */
+  /** Keyed by the weights. */
   readonly #reads = new Map<string, Read>();
 
   constructor(ports: EnginePorts) {

@@ -3,7 +3,7 @@ import type { PluginExecutor } from "@heddle/plugin-kit/points/executors";
 
 /** A batch system that runs a worker's tasks as its jobs: Slurm, or what a plugin adds. */
 export interface BatchPlace {
-  /** As in messages to users. */
+  /** The name in messages to users. */
   readonly title: string;
   /** The folder of the worker's files for its jobs, in the data directory. */
   readonly folder: string;

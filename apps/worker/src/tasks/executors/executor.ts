@@ -10,7 +10,7 @@ export interface Executor {
   readonly name: string;
   /** Its training algorithms or blocks; absent on an executor that runs programs. */
   readonly algorithms?: readonly string[] | undefined;
-  /** By algorithm of a plugin: the JSON Schema of its config, as JSON. */
+  /** Keyed by algorithm of a plugin: the JSON Schema of its config, as JSON. */
   readonly schemas?: Readonly<Record<string, string>> | undefined;
   /** The environments of its `ppo`, likewise. */
   readonly environments?: readonly string[] | undefined;

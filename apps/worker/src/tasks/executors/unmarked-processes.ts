@@ -14,7 +14,7 @@ interface Unmarked {
 /** Processes without a mark, as earlier scans found them: most of a machine's run for long. */
 export class UnmarkedProcesses {
   readonly #clock: Pick<Clock, "monotonicMs">;
-  /** By pid. */
+  /** Keyed by pid. */
   readonly #known = new Map<number, Unmarked>();
 
   constructor(clock: Pick<Clock, "monotonicMs">) {

@@ -120,7 +120,7 @@ function ofItself(
   return [[JUMP_IF_EQUAL, 0, checks.length + answers.length, call], ...checks, ...answers];
 }
 
-/** As an array of struct sock_filter. */
+/** An array of struct sock_filter. */
 function encode(instructions: readonly Instruction[]): Buffer {
   const bytes = Buffer.alloc(instructions.length * 8);
   for (const [i, [code, ifTrue, ifFalse, value]] of instructions.entries()) {

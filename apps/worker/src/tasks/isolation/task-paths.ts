@@ -68,7 +68,7 @@ function ancestors(path: string): string[] {
   return above === path ? [] : [...ancestors(above), above];
 }
 
-/** By the mode alone; the user is in no other group. */
+/** Decided by the mode alone; the user is in no other group. */
 function mayPass(folder: string, user: number): boolean {
   const stat = statSync(folder, { throwIfNoEntry: false });
   if (!stat) return true;

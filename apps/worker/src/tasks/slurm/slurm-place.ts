@@ -52,7 +52,7 @@ function nodesIn(text: string, partition: string): SlurmNode[] {
   return [...nodes.values()];
 }
 
-/** As `gpu:h100:4(S:0-1),gpu:2`: the model of each device. */
+/** For example `gpu:h100:4(S:0-1),gpu:2`: the model of each device. */
 function devicesIn(text: string): string[] {
   return [...text.matchAll(/\bgpu(?::([\w.-]*[a-z_][\w.-]*))?:(\d+)/gi)].flatMap(
     ([, model = "gpu", count]) =>

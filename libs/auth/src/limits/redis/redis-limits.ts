@@ -56,9 +56,9 @@ export class RedisLimits implements LimitStore, HoldStore {
   readonly #seen = new Map<string, SeenSpend>();
   /** The subjects whose running calls the present session has received. */
   readonly #announced = new Set<string>();
-  /** By subject and period: the spend that it has received. */
+  /** Keyed by subject and period: the spend that it has received. */
   readonly #announcedSpend = new Set<string>();
-  /** By subject and period: what this master may have spent by the end while it counts alone. */
+  /** Keyed by subject and period: what this master may have spent by the end while it counts alone. */
   readonly #allowed = new Map<string, number>();
   #session: RedisSession | undefined;
   #hasAdmittedAlone = false;

@@ -11,7 +11,7 @@ export class SecretsResource {
     this.#transport = transport;
   }
 
-  /** By name, without their values. */
+  /** In the order of the names, without their values. */
   list(options: CallOptions = {}): Pages<SecretView> {
     return new Pages(this.#transport, "/secrets", {}, options);
   }

@@ -20,7 +20,7 @@ export class UsageResource {
     this.#transport = transport;
   }
 
-  /** By day, of the last 30 days, unless the filter says otherwise. */
+  /** In the order of the days, of the last 30 days, unless the filter says otherwise. */
   list(filter: UsageFilter = {}, options: CallOptions = {}): Pages<UsageView> {
     const query = { ...filter, group_by: filter.group_by?.join(",") };
     return new Pages(this.#transport, "/usage", query, options);

@@ -8,7 +8,7 @@ import { checkTokenIds, MAX_TOKEN } from "./token-lists.ts";
 
 /** UTF-8 of a text, or of all that a chat says: a second of one thread's time. */
 const MAX_TEXT_BYTES = 512 * 1024;
-/** As many as a body may have items. */
+/** The most items of a body. */
 const MAX_TOKENS = 65_536;
 
 const { model, messages, tools } = chatCompletionRequest.shape;

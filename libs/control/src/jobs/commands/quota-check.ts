@@ -26,9 +26,9 @@ export type QuotaRefusal = "quota" | "queue_position" | "concurrent_jobs";
 export class QuotaCheck {
   readonly #change: JobsTransaction;
   readonly #limits: PlanLimits;
-  /** By project; undefined for one without a quota. */
+  /** Keyed by project; undefined for one without a quota. */
   readonly #ledgers = new Map<string, QuotaLedger | undefined>();
-  /** By project: the queue positions of its waiting jobs before the command's first start. */
+  /** Keyed by project: the queue positions of its waiting jobs before the command's first start. */
   readonly #positions = new Map<string, ReadonlyMap<string, number>>();
   #holding: number;
 

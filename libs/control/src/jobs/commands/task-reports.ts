@@ -125,7 +125,7 @@ function reported(
 /** What the tasks of one report leave: together it must fit the quotas. */
 class KeptArtifacts {
   readonly #change: JobsTransaction;
-  /** By project. */
+  /** Keyed by project. */
   readonly #bytes = new Map<string, number>();
 
   constructor(change: JobsTransaction) {

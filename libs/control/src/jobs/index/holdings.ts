@@ -6,7 +6,7 @@ import type { TaskRecord } from "../records/records.ts";
  */
 export class Holdings {
   readonly #gpuMilli = new Map<string, number>();
-  /** By project, then job: its tasks that may hold resources. */
+  /** Keyed by project, then job: its tasks that may hold resources. */
   readonly #jobs = new Map<string, Map<string, number>>();
   #size = 0;
   #sharedStorageMb = 0;

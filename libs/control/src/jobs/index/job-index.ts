@@ -54,31 +54,31 @@ export class JobIndex {
   readonly holdings = new Holdings();
   /** Ids of the nodes on which replicas of deployed models hold devices. */
   readonly servingNodes = new Set<string>();
-  /** By node id, then deployment: the replicas with a place there. */
+  /** Keyed by node id, then deployment: the replicas with a place there. */
   readonly replicasByNode = new Map<string, Map<string, ReplicaRecord>>();
   /** All jobs. */
   readonly submitted = new SubmissionOrder();
   /** Jobs that have not ended, in the order of their submission. */
   readonly live = new Set<string>();
-  /** By `project/name`: the latest job of that name. */
+  /** Keyed by `project/name`: the latest job of that name. */
   readonly byName = new Map<string, string>();
-  /** By job id: the live jobs that depend on it. */
+  /** Keyed by job id: the live jobs that depend on it. */
   readonly dependents = new Map<string, Set<string>>();
-  /** By node id: the keys of its tasks that may be alive. */
+  /** Keyed by node id: the keys of its tasks that may be alive. */
   readonly tasksByNode = new Map<string, Set<string>>();
   /** Tasks that may be alive. */
   liveTasks = 0;
   /** Jobs with such tasks. */
   placedJobs = 0;
-  /** By job id: when its state times out. */
+  /** Keyed by job id: when its state times out. */
   readonly dues = new Map<string, number>();
   /** Jobs with an unconfirmed failure. */
   readonly suspected = new Set<string>();
-  /** By parameter server: the shards of each job there, counted per fragment. */
+  /** Keyed by parameter server: the shards of each job there, counted per fragment. */
   readonly shardsByServer = new Map<string, Map<string, number>>();
   /** Jobs that have succeeded and whose model is not registered yet. */
   readonly unregistered = new Set<string>();
-  /** By queue: its live jobs. */
+  /** Keyed by queue: its live jobs. */
   readonly queueLengths = new Map<string, number>();
   /** Ended jobs without live tasks, in the order in which they ended. */
   readonly ended: JobRecord[] = [];
@@ -90,7 +90,7 @@ export class JobIndex {
     string,
     { readonly tasks: number; readonly shared: SharedTaskRequest }
   >();
-  /** By their JSON; only those of known jobs. */
+  /** Keyed by their JSON; only those of known jobs. */
   readonly #interned = new Map<string, SharedTaskRequest>();
   readonly #snapshots = new Map<string, NodeSeen>();
   readonly #watchers = new Set<IndexWatcher>();

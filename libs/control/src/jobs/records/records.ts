@@ -428,24 +428,24 @@ export interface ScheduledDeployment {
 export interface JobsState {
   readonly jobs: Map<string, JobRecord>;
   readonly specs: Map<string, SubmitJob>;
-  /** By `job/attempt/rank`: of live attempts and of each job's latest one. */
+  /** Keyed by `job/attempt/rank`: of live attempts and of each job's latest one. */
   readonly tasks: Map<string, TaskRecord>;
   readonly nodes: Map<string, NodeRecord>;
   readonly projects: Map<string, ProjectRecord>;
   readonly queues: Map<string, QueueRecord>;
-  /** By position, oldest first. */
+  /** Keyed by position, oldest first. */
   readonly events: Map<string, EventRecord>;
   /** Parameter servers by node id. */
   readonly servers: Map<string, ServerRecord>;
-  /** By deployment and node; see `replicaKey`. */
+  /** Keyed by deployment and node; see `replicaKey`. */
   readonly replicas: Map<string, ReplicaRecord>;
-  /** By deployment. */
+  /** Keyed by deployment. */
   readonly stageClaims: Map<string, StageClaimRecord>;
-  /** By name; read-only here, since other commands change them. */
+  /** Keyed by name; read-only here, since other commands change them. */
   readonly settings: ReadonlyMap<string, { readonly value: number }>;
   /** Secrets that jobs may name, by `secretKey`; read-only here. */
   readonly secrets: ReadonlyMap<string, unknown>;
-  /** By key; read-only here. */
+  /** Keyed by key; read-only here. */
   readonly deployments: ReadonlyMap<string, ScheduledDeployment>;
   /** Values of the cluster; read-only here. */
   readonly cluster: ReadonlyMap<string, number | string>;

@@ -228,7 +228,7 @@ function gpuMilliPerTask(gpuCount: number, tasks: number): number {
   return Math.abs(milli - rounded) < 1e-6 ? rounded : milli;
 }
 
-/** By the map that they were built from, so that the variants of a spec share them. */
+/** Keyed by the map that they were built from, so that the variants of a spec share them. */
 const selectorsOfMaps = new WeakMap<object, readonly LabelSelector[]>();
 
 function selectorsOf(affinity: SubmitJob["resources"]["node_affinity"]): readonly LabelSelector[] {

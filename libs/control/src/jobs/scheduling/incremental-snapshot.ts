@@ -31,9 +31,9 @@ export class IncrementalSnapshot implements IndexWatcher {
   readonly #changedNodes = new Set<string>();
   /** Removed since the last snapshot; some may have joined again as new ones. */
   readonly #droppedNodes = new Set<string>();
-  /** By job id. */
+  /** Keyed by job id. */
   readonly #queue = new Map<string, QueuedJob>();
-  /** By node id: the ids under which its replicas run. */
+  /** Keyed by node id: the ids under which its replicas run. */
   readonly #serving = new Map<string, readonly string[]>();
   #view: ClusterView | undefined;
   #targets: readonly WorkloadTarget[] = [];

@@ -231,7 +231,7 @@ export function failedReplicas(
 }
 
 /**
- * By each deployment that holds GPUs, the places of the replicas that are to run. They are the
+ * For each deployment that holds GPUs, the places of the replicas that are to run. They are the
  * oldest sound ones, and those on draining nodes for which no other serves yet. Of one that workers
  * divide these are all places for stages.
  */

@@ -53,7 +53,7 @@ export function shardsOn(index: JobIndex, serverId: string): number {
   return count;
 }
 
-/** By the id of each server that takes shards, in the order of the ids: its places, and the free ones. */
+/** For each server that takes shards, in the order of their ids: its places, and the free ones. */
 export function shardSupply(
   { servers }: JobsState,
   index: JobIndex,

@@ -44,9 +44,9 @@ export class LoadedAdapters {
   readonly #model: AdaptedModel;
   /** All that wait or run. */
   readonly #sequences: ReadonlyMap<number, Sequence>;
-  /** By path; the longest unused first. */
+  /** Keyed by path; the longest unused first. */
   readonly #files = new Map<string, LoadedFile>();
-  /** By number. A number is given once: caches know by it what a prefix was computed with. */
+  /** Keyed by number. A number is given once: caches know by it what a prefix was computed with. */
   readonly #adapters = new Map<number, LoadedAdapter>();
   #lastNumber = NO_ADAPTER;
   #lastId = NO_ADAPTER;
@@ -97,7 +97,7 @@ export class LoadedAdapters {
     this.#applied = number;
   }
 
-  /** As other stages get it. */
+  /** The form that other stages get. */
   given(number: number): RingAdapter | undefined {
     const adapter = this.#adapters.get(number);
     if (!adapter) return undefined;

@@ -123,7 +123,7 @@ function sentIn(events: readonly EngineEvent[], choices = 1): SentChoice[] {
   });
 }
 
-/** By choice: everything of it, however it was divided into events. */
+/** Indexed by choice: everything of it, however it was divided into events. */
 function essence(events: readonly EngineEvent[], choices = 1) {
   const done = events.find((event) => event.type === "done");
   const failed = events.find((event) => event.type === "failed");

@@ -26,7 +26,7 @@ export class GrammarBook {
   readonly style: AnswerStyle;
   readonly #thread: TurnThread<GrammarSource, CompiledGrammar>;
   readonly #command: (command: ThreadCommand) => void;
-  /** By their sources, the one that was used last at the end. */
+  /** Keyed by their sources, the one that was used last at the end. */
   readonly #kept = new Map<string, KeptGrammar>();
   readonly #compiling = new Map<string, Promise<KeptGrammar>>();
   #bytes = 0;

@@ -13,7 +13,7 @@ const MAX_INLINE_CHARS = 8 * 1024;
 /** What a message costs beside its characters, counted as such. */
 const MESSAGE_CHARS = 64;
 
-/** As main threads have; a thread of a worker has 4. What it is for: text-pieces.ts. */
+/** The size that main threads have; a thread of a worker has 4. What it is for: text-pieces.ts. */
 const STACK_MB = 8;
 
 /** A prompt on its way to tokens. */

@@ -266,9 +266,9 @@ export const ENDED_STUCK = 4;
 export const ENDED_UNFIT = 5;
 /** Calls of other adapters have all the room that there is for adapters. */
 export const ENDED_CROWDED = 6;
-/** As ENDED_STOP, of a text that its limit made end. */
+/** Like ENDED_STOP, of a text that its limit made end. */
 export const ENDED_CUT = 7;
-/** As GOES_ON, of a text that its limit makes end. */
+/** Like GOES_ON, of a text that its limit makes end. */
 export const GOES_ON_CUT = 8;
 
 /** Whether the choice has more tokens, given its entry in ThreadStep.ends. */

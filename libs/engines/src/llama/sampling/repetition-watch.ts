@@ -16,7 +16,7 @@ export interface Repetition {
 /** Sees where a text does nothing but repeat its latest tokens, which a model may do without end. */
 export class RepetitionWatch {
   readonly #latest = new Int32Array(MAX_PERIOD).fill(-1);
-  /** By period: how many of the latest tokens equal the token one period before. */
+  /** Indexed by period: how many of the latest tokens equal the token one period before. */
   readonly #runs = new Int32Array(MAX_PERIOD + 1);
   #count = 0;
 

@@ -33,7 +33,7 @@ interface Learned {
  */
 export class DraftCost {
   #singleMs = 0;
-  /** By length of a draft, once it was measured. */
+  /** Keyed by length of a draft, once it was measured. */
   readonly #learned = new Map<number, Learned>();
   /** The share of the other lengths. */
   #otherShare = ASSUMED_SHARE;

@@ -17,9 +17,9 @@ const FIRST_CAPACITY = 1024;
  */
 export class LookupIndex {
   readonly #tokens: TokenList;
-  /** By hash: the latest place, an end of MIN_MATCH tokens; 0 for none. */
+  /** Indexed by hash: the latest place, an end of MIN_MATCH tokens; 0 for none. */
   #latest = new Int32Array(0);
-  /** By place: the one before it of the same hash. */
+  /** Indexed by place: the one before it of the same hash. */
   #earlier = new Int32Array(0);
   /** Places up to this one are in the index. */
   #indexed = 0;

@@ -6,7 +6,7 @@ import type { StageStart } from "./stage-protocol.ts";
 
 interface LocalStagesOptions {
   readonly silenceMs?: number | undefined;
-  /** As EarlierStages has it. */
+  /** See EarlierStages. */
   readonly callsAtOnce?: number | undefined;
   /** What carries the frames of a stage; directly if absent. */
   readonly way?: ((frames: Duplex, stage: number) => Duplex) | undefined;
@@ -19,7 +19,7 @@ interface LocalStagesOptions {
 export class LocalStages {
   readonly #starts: readonly StageStart[];
   readonly #options: LocalStagesOptions;
-  /** As EarlierStages has it. */
+  /** See EarlierStages. */
   readonly callsAtOnce: number | undefined;
   #stages: readonly StageProcess[] = [];
   #frames: readonly Duplex[] = [];
@@ -53,7 +53,7 @@ export class LocalStages {
     return this.#starts.at(-1)?.to ?? 0;
   }
 
-  /** As EarlierStages has it. Where a stage cannot be started, the link is closed. */
+  /** See EarlierStages. Where a stage cannot be started, the link is closed. */
   readonly join = (link: Duplex): void => {
     const connect = (signal: AbortSignal) => this.#start(signal);
     const connectMoved = () => this.#startMoved();

@@ -30,7 +30,7 @@ interface Layout {
  */
 export class HeldWeights {
   readonly #directory: string;
-  /** By digest of the index, the one used last at the end. */
+  /** Keyed by digest of the index, the one used last at the end. */
   readonly #layouts = new Map<string, Layout>();
 
   /** `directory` is that of all models. */

@@ -43,7 +43,7 @@ import { type ShardPlace, StageFolder } from "./stage-folder.ts";
 
 /** Another machine that may have the weights, or some of them. */
 export interface WeightsPeer {
-  /** As API clients may read it. */
+  /** The form that API clients may read. */
   readonly name: string;
   /** The text of an index. */
   index(digest: string, signal: AbortSignal): Promise<string>;

@@ -6,7 +6,7 @@ import { PermanentFault, reasonOf, SourceFault, UnreachableFault } from "../sour
 
 /** Something that gives ranges of one file of weights. */
 export interface RangeSource {
-  /** As API clients may read it. */
+  /** The form that API clients may read. */
   readonly name: string;
   /**
    * The bytes of a range, in pieces. A source that has only its beginning gives that and throws
