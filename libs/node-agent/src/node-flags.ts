@@ -3,7 +3,12 @@ import { dirname, join, resolve } from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFileIfThere } from "@heddle/base/flag-file";
-import { isHostPort, isLoopback, MAX_PORT, splitHostPort } from "@heddle/base/network-address";
+import {
+  isHostPort,
+  isLoopback,
+  MAX_PORT,
+  splitHostPort,
+} from "@heddle/base/network/network-address";
 import { parseJoinToken } from "@heddle/pki/join-token";
 import { readClusterToken } from "@heddle/rpc/credentials";
 

@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { isLoopback } from "@heddle/base/network-address";
+import { isLoopback } from "@heddle/base/network/network-address";
 import * as oauth from "oauth4webapi";
 
 /** The client of an identity provider, as a cluster names it. */

@@ -1,6 +1,6 @@
 import { AppError } from "@heddle/base/errors";
 import { readBoundedText } from "@heddle/base/flag-file";
-import { isLoopback } from "@heddle/base/network-address";
+import { isLoopback } from "@heddle/base/network/network-address";
 import { addBindingRequest, setPolicyRequest } from "@heddle/contracts/api/access/bindings";
 import { setRoleRequest } from "@heddle/contracts/api/access/roles";
 import { serviceName, setServiceRequest } from "@heddle/contracts/api/access/service-accounts";

@@ -2,7 +2,7 @@ import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { AppError } from "@heddle/base/errors";
-import { isLoopback } from "@heddle/base/network-address";
+import { isLoopback } from "@heddle/base/network/network-address";
 import type { CatalogProfile } from "@heddle/contracts/catalog";
 import { leavesLoopback } from "@heddle/contracts/configuration/master-faults";
 import {

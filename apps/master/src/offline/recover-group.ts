@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import { checkMemberAddress } from "@heddle/base/member-address";
+import { checkMemberAddress } from "@heddle/base/network/member-address";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { nodeStorageFiles } from "@heddle/storage/storage-files";
 import { makeNewGroup } from "./new-group.ts";

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
+import { checkMemberAddress, checkMemberName } from "@heddle/base/network/member-address";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { keepAuthority, parseAuthority } from "@heddle/pki/tls-files";
 import { readBackupContents } from "@heddle/storage/backup-file";

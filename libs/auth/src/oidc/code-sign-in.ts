@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { isLoopback } from "@heddle/base/network-address";
+import { isLoopback } from "@heddle/base/network/network-address";
 import { decodeJwt } from "jose";
 import * as oauth from "oauth4webapi";
 

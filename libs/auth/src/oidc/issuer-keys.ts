@@ -1,5 +1,5 @@
 import { AppError } from "@heddle/base/errors";
-import { isLoopback } from "@heddle/base/network-address";
+import { isLoopback } from "@heddle/base/network/network-address";
 import { createLocalJWKSet, errors, type JSONWebKeySet, type JWTVerifyGetKey } from "jose";
 import { fetchJson } from "./fetch-json.ts";
 

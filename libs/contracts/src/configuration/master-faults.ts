@@ -1,4 +1,4 @@
-import { isLoopback, splitHostPort } from "@heddle/base/network-address";
+import { isLoopback, splitHostPort } from "@heddle/base/network/network-address";
 import type { MasterSettings } from "./master-settings.ts";
 
 /** A fault, and the place to correct: a flag, a variable, or a line of the file. */

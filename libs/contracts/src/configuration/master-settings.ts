@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { isHostPort, MAX_PORT } from "@heddle/base/network-address";
+import { isHostPort, MAX_PORT } from "@heddle/base/network/network-address";
 import { z } from "zod";
 import { CATALOG_PROFILES } from "../catalog.ts";
 

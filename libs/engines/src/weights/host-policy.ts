@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
-import { isLoopback } from "@heddle/base/network-address";
-import { checkedLookup, isPublicAddress } from "@heddle/base/public-address";
+import { isLoopback } from "@heddle/base/network/network-address";
+import { checkedLookup, isPublicAddress } from "@heddle/base/network/public-address";
 import { PermanentFault } from "./source-fault.ts";
 
 /** Hosts that weights may come from where the operator names no others. */

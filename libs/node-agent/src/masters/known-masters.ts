@@ -1,4 +1,4 @@
-import { isHostPort, isLoopback, splitHostPort } from "@heddle/base/network-address";
+import { isHostPort, isLoopback, splitHostPort } from "@heddle/base/network/network-address";
 import type { FollowedCluster } from "@heddle/rpc/followed-cluster";
 
 /** Bounds on what masters may report to a node; a group has five members at most. */

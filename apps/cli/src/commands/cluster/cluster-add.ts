@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { AppError } from "@heddle/base/errors";
-import { checkMemberAddress, checkMemberName } from "@heddle/base/member-address";
-import { isLoopback, splitHostPort } from "@heddle/base/network-address";
+import { checkMemberAddress, checkMemberName } from "@heddle/base/network/member-address";
+import { isLoopback, splitHostPort } from "@heddle/base/network/network-address";
 import type { IssuedJoinToken, JoinTokenSpec } from "@heddle/contracts/api/cluster";
 import type { Command } from "commander";
 import { commandContext } from "../../command-context.ts";

@@ -3,7 +3,7 @@ import { request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { isIP } from "node:net";
 import { AppError } from "@heddle/base/errors";
-import { checkedLookup, isPublicAddress } from "@heddle/base/public-address";
+import { checkedLookup, isPublicAddress } from "@heddle/base/network/public-address";
 
 /** For the look-up, the connection, TLS and the whole answer. */
 const TIMEOUT_MS = 15_000;
