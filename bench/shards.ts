@@ -125,7 +125,7 @@ printTable(
     ...engineColumns.map((name) => engineRateOf(name, sequences)),
   ]),
 );
-// The same with slow ways between workers.
+// The same with slow links between workers.
 const WAY_STAGES = 4;
 const HOPS_MS = [1, 5];
 const WAY_SEQUENCES = [1, 16];

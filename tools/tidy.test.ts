@@ -281,6 +281,11 @@ describe("language", () => {
     expect(longSentences(parseSource(path, clauses))).toHaveLength(1);
   });
 
+  it("proto files: comments that begin without a noun or a verb are found", () => {
+    const bad = "message A {\n  // Of a file.\n  bool a = 1;\n}";
+    expect(subjectless(parseProto("proto/a.proto", bad))).toHaveLength(1);
+  });
+
   it("phrases: those of the wire protocol's comments are found", () => {
     const bad = `message A {\n  // The leader is to${"ld"}.\n  bool a = 1;\n}`;
     expect(privatePhrases(parseProto("proto/a.proto", bad))).toHaveLength(1);

@@ -5,7 +5,7 @@ import { sampleProcess } from "../support/proc-files.ts";
 import type { KvClient, MemberView } from "./kv-client.ts";
 
 /** The servers' core; the clients use the other one. */
-export const serverCore = 0;
+const SERVER_CORE = 0;
 export const clientCore = 1;
 
 /** How to start and query one kind of store. */
@@ -51,7 +51,7 @@ export class StoreCluster {
     const child = new Child({
       ...this.kind.command(member),
       name: `${this.name} ${member}`,
-      core: serverCore,
+      core: SERVER_CORE,
       cwd: repositoryRoot,
       logFile: `${this.#folder}/${this.name}-${member}.log`,
     });

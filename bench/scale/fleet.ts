@@ -6,7 +6,7 @@ import type { MastersUnderTest } from "./masters.ts";
 import type { TaskTimes, WorkersReport, WorkersSettings } from "./settings.ts";
 
 /** Workers of a process, which are a rack: a process that is killed takes its rack along. */
-export const RACK_WORKERS = 100;
+const RACK_WORKERS = 100;
 const READY_MS = 120_000;
 const REPORT_MS = 60_000;
 const program = fileURLToPath(new URL("./workers-main.ts", import.meta.url));

@@ -56,7 +56,7 @@ const RISING_PART = 1 / 16;
 /** The share of all steps over which the final model is averaged. */
 const AVERAGED_PART = 1 / 32;
 /** The program of one worker's step. */
-export const program = languageModelProgram(SHAPE, BATCH);
+const program = languageModelProgram(SHAPE, BATCH);
 /** Its parameters. */
 export const specs = languageModelParameters(SHAPE);
 const cpu = () => onnxBackend({ device: "cpu", threads: 1 });

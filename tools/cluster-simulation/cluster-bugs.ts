@@ -169,7 +169,7 @@ const BUGS = {
 export type ClusterBug = keyof typeof BUGS;
 export const CLUSTER_BUGS = Object.keys(BUGS) as ClusterBug[];
 
-/** The faults, and the jobs, with which a bug shows. */
+/** The faults and jobs that make a bug visible. */
 export function circumstancesOf(name: ClusterBug) {
   const { faults, trains }: PlantedBug = BUGS[name];
   return { faults, trains };

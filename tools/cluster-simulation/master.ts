@@ -28,7 +28,7 @@ import { type MachineClock, type MachineDisk, SimulatedProcess } from "./simulat
 import { bindServer } from "./stand-ins/server.ts";
 import type { ClusterWorld } from "./world.ts";
 
-export const CLUSTER_ID = "simulated";
+const CLUSTER_ID = "simulated";
 export const CLUSTER_TOKEN = "a-token-for-simulations";
 export const MASTER_PORT = 9_000;
 const POLL_US = 50_000;

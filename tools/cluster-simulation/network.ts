@@ -5,7 +5,7 @@ import type { SimulatedProcess } from "./simulated-process.ts";
 /** The shortest delay of a message between machines. */
 const MIN_DELAY_US = 150;
 /** A connection without an answer to its keepalive breaks after this: 10 s idle and 5 s of waiting. */
-export const KEEPALIVE_US = 15_000_000;
+const KEEPALIVE_US = 15_000_000;
 /** A client gives up an unanswered request for a connection after this, as grpc-js does. */
 const CONNECT_TIMEOUT_US = 20_000_000;
 /** An unanswered request is first repeated after this, and then after twice the time (RFC 6298). */

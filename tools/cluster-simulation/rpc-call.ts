@@ -15,7 +15,7 @@ export interface Method {
 }
 
 /** An error as grpc-js reports it. */
-export function serviceError({ code, details, metadata }: StatusObject): Error {
+function serviceError({ code, details, metadata }: StatusObject): Error {
   const message = `${code} ${status[code]}: ${details}`;
   return Object.assign(new Error(message), { code, details, metadata });
 }

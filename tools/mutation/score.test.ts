@@ -46,6 +46,6 @@ test("score: an explanation that fits no survivor is stale", () => {
   expect(scoreOf([], score(statuses("Killed"), "false").stale, () => TEXT).stale).toEqual([]);
 });
 
-test("score: nothing to try is a full score", () => {
+test("score: without mutants it is 100 %", () => {
   expect(score([]).percent).toBe(100);
 });

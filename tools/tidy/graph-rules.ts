@@ -12,7 +12,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   "event-store": ["base", "kernels", "storage"],
   consensus: ["base", "contracts", "observability", "pki", "raft", "rpc", "storage"],
   control: ["base", "contracts", "scheduler"],
-  scheduler: ["base", "contracts"],
+  scheduler: ["base"],
   training: ["base"],
   backends: ["base", "training"],
   kernels: [],

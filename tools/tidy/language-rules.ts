@@ -126,11 +126,13 @@ export function longTitles(file: SourceFile): string[] {
     );
 }
 
-/** Doc comments that begin with of what something is, not with what. */
+/** Doc comments, and those of proto files, that do not begin with what they are about. */
 export function subjectless(file: SourceFile): string[] {
   return file.comments.flatMap(({ text, start, isLine }) => {
-    const begin = /^\*[\s*]+((?:Of|Those|That of|That which) .{0,30})/.exec(text)?.[1];
-    if (isLine || begin === undefined) return [];
+    const begin =
+      /^(?:\*[\s*]+|\s*)((?:Of|Those|That of|That which|Whose|With which) .{0,30})/.exec(text)?.[1];
+    const isCode = isLine && !file.path.endsWith(".proto");
+    if (isCode || begin === undefined) return [];
     return [`${file.path}:${lineAt(file.text, start)}: "${begin}": begin with a noun or a verb`];
   });
 }

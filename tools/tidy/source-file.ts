@@ -237,7 +237,7 @@ export function isTest(path: string): boolean {
   );
 }
 
-export function isGenerated(path: string): boolean {
+function isGenerated(path: string): boolean {
   return path.includes("/generated/");
 }
 

@@ -1,17 +1,9 @@
 import { createHash } from "node:crypto";
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { isSameProcess, processStart } from "./process-alive.ts";
+import { replaceFileSync } from "./replace-file.ts";
 
 // The paths with secrets of a user's processes, which a worker of the same user hides from its
 // tasks. Each process registers its paths in a file of a directory that only the user can read.
@@ -89,9 +81,7 @@ function writeEntry(folder: string, paths: readonly string[]): void {
   const name = createHash("sha256").update(paths.join("\0")).digest("hex").slice(0, 32);
   const file = join(folder, `${name}.json`);
   makeRoom(folder, file);
-  const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, text, { mode: 0o600 });
-  renameSync(draft, file);
+  replaceFileSync(file, text);
 }
 
 /** Removes entries whose paths are gone and, beyond the maximum, the oldest of processes that ended. */

@@ -7,7 +7,7 @@ export type LimitedKind = (typeof LIMITED_KINDS)[number];
 export interface LimitedSubject {
   readonly kind: LimitedKind;
   readonly name: string;
-  /** Whose model it is; absent for one of the whole cluster. */
+  /** The project that owns the model; absent for one of the whole cluster. */
   readonly project?: string | undefined;
 }
 

@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { z } from "zod";
 import { check, type ValidationFault } from "./validation.ts";
 
@@ -64,7 +65,7 @@ export function ownConfigCheck(text: string): OwnConfigCheck | undefined {
 }
 
 function isPlain(schema: unknown, depth: number): schema is Readonly<Record<string, unknown>> {
-  if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return false;
+  if (!isJsonObject(schema)) return false;
   if (depth > MAX_DEPTH) return false;
   return Object.entries(schema).every(([keyword, value]) => isPlainKeyword(keyword, value, depth));
 }

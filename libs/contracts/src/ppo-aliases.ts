@@ -1,4 +1,5 @@
 import { AppError } from "@heddle/base/errors";
+import { isJsonObject } from "@heddle/base/json-object";
 import { RequestFaults, type ValidationFault } from "./validation.ts";
 
 /** A config by field name, before validation. */
@@ -23,7 +24,7 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
  * inconsistent minibatch size or range of values.
  */
 export function resolvePpoAliases(config: unknown): unknown {
-  if (typeof config !== "object" || config === null || Array.isArray(config)) return config;
+  if (!isJsonObject(config)) return config;
   const resolved = new Map<string, unknown>();
   const givenAs = new Map<string, string>();
   const entries = Object.entries(config);

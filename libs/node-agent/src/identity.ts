@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { replaceFileSync } from "@heddle/base/replace-file";
 
 /**
  * The node's id: created at the first start and kept in the data directory, so that masters
@@ -14,8 +15,7 @@ export function nodeIdentity(dataDirectory: string): string {
     const known = readIfThere(path);
     if (known) return known;
     const id = randomUUID();
-    writeFileSync(`${path}.tmp`, `${id}\n`, { mode: 0o600 });
-    renameSync(`${path}.tmp`, path);
+    replaceFileSync(path, `${id}\n`);
     return id;
   } catch (cause) {
     const message = `cannot keep the node's id in ${dataDirectory}: choose another --data`;

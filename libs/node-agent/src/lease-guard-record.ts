@@ -1,6 +1,7 @@
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { bootId, handlesSignal, isSameProcess, processStart } from "@heddle/base/process-alive";
+import { replaceFileSync } from "@heddle/base/replace-file";
 
 /** In the worker's data directory, which no task can write. */
 const FILE = "lease-guard.json";
@@ -18,10 +19,8 @@ interface LeaseGuardRecord {
 export function recordLeaseGuard(dataDirectory: string, pid: number): void {
   const started = processStart(pid);
   if (started === undefined) return;
-  const path = join(dataDirectory, FILE);
   const record: LeaseGuardRecord = { pid, boot: bootId(), started };
-  writeFileSync(`${path}.tmp`, JSON.stringify(record), { mode: 0o600 });
-  renameSync(`${path}.tmp`, path);
+  replaceFileSync(join(dataDirectory, FILE), JSON.stringify(record));
 }
 
 /**

@@ -71,7 +71,7 @@ test("token: a call with the cluster's is answered, with another refused", async
   expect(calls).toBe(1);
 });
 
-test("proxy: one in the environment is not used for nodes", async () => {
+test("proxy: the environment's proxy is not used between nodes", async () => {
   const { address } = await serve(async () => ({}));
   const before = process.env["http_proxy"];
   process.env["http_proxy"] = "http://127.0.0.1:9";

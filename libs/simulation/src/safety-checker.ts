@@ -11,7 +11,7 @@ export interface Violation {
 }
 
 /** The checker's view of one member, over all its processes. */
-export class CheckedMember {
+class CheckedMember {
   readonly id: number;
   /** What is certainly on its disk. */
   shadow = new DurableShadow();

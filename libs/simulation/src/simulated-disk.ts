@@ -53,7 +53,7 @@ interface Inode {
 type NameChange = (names: Map<string, Inode>) => void;
 
 /** The error of an operation that the simulation made fail. */
-export class DiskFailure extends Error {
+class DiskFailure extends Error {
   override readonly name = "DiskFailure";
 }
 

@@ -109,7 +109,7 @@ test("task log: shipped pieces may overlap and repeat; a gap is refused", async 
   expect([after.offset, after.data.toString()]).toEqual([10, "rest"]);
 });
 
-test("task log: freed bytes are lost in front, and later offsets stay", async () => {
+test("task log: dropped bytes are missing in front; later offsets stay", async () => {
   for (let i = 0; i < 10; i++) {
     appendFileSync(path, `line ${i}\n`);
     await log.observe(() => i);

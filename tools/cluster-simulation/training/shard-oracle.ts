@@ -189,7 +189,7 @@ export class ShardWatch {
 }
 
 /** Follows the loop of one trainer. */
-export class TrainerWatch {
+class TrainerWatch {
   readonly #oracle: ShardOracle;
   readonly #trainer: WatchedTrainer;
   /** Keyed by shard: what it has read last, and the position of that version. */

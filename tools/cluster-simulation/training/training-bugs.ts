@@ -37,7 +37,7 @@ export const TRAINING_BUGS = {
         },
     ),
   ),
-  /** Servers take calls of any attempt as those of the latest. */
+  /** Servers accept calls of any attempt as calls of the latest. */
   takesStaleCalls: trainingBug(["programCrash", "slowNetwork", "cutServer"], takeStaleCalls),
 };
 

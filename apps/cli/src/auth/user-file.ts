@@ -1,6 +1,7 @@
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { replaceFileSync } from "@heddle/base/replace-file";
 
 const MAX_FILE_BYTES = 1_048_576;
 
@@ -34,11 +35,5 @@ export function readUserFile<Kept>({ file, empty, read, remedy }: UserFile<Kept>
 /** Replaces such a file, which the user alone may read. */
 export function writeUserFile(file: string, json: object): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  const temporary = `${file}.${process.pid}.tmp`;
-  try {
-    writeFileSync(temporary, `${JSON.stringify(json, null, 2)}\n`, { mode: 0o600 });
-    renameSync(temporary, file);
-  } finally {
-    rmSync(temporary, { force: true });
-  }
+  replaceFileSync(file, `${JSON.stringify(json, null, 2)}\n`);
 }

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { AppError } from "@heddle/base/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import { isTerminalPhase } from "@heddle/client/resources/jobs/job-stream";
@@ -73,7 +73,7 @@ async function follow(context: CommandContext, seconds: number): Promise<number>
     let fault = "";
     while (!signal.aborted) {
       show(reading, fault, context);
-      await delay(seconds * 1_000, undefined, { signal }).catch(() => {});
+      await abortableDelay(seconds * 1_000, signal);
       const next = signal.aborted ? {} : await readOrFault(heddle, signal);
       reading = next.reading ?? reading;
       fault = next.fault ?? "";

@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import {
-  chmodSync,
   existsSync,
   linkSync,
   mkdirSync,
@@ -16,6 +15,7 @@ import { dirname, join } from "node:path";
 import { createApiKey } from "@heddle/auth/api-key";
 import { AppError } from "@heddle/base/errors";
 import { isSameProcess, processStart } from "@heddle/base/process-alive";
+import { replaceFileSync } from "@heddle/base/replace-file";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import { type Credentials, credentialsFile, readCredentials } from "../connection.ts";
 
@@ -198,7 +198,7 @@ export class DataDirectory {
     const keyOf = (secret: string) => formatJoinToken({ authorityHash: hash, secret });
     const isCurrent =
       existsSync(enrollKeyFile) && readFileSync(enrollKeyFile, "utf8").startsWith(keyOf(""));
-    if (!isCurrent) writeSecret(enrollKeyFile, `${keyOf(createApiKey("local").text)}\n`);
+    if (!isCurrent) replaceFileSync(enrollKeyFile, `${keyOf(createApiKey("local").text)}\n`);
     return { authorityFile, enrollKeyFile };
   }
 
@@ -208,7 +208,7 @@ export class DataDirectory {
   }
 
   writeJoinToken(name: string, token: string): void {
-    writeSecret(this.joinTokenFile(name), `${token}\n`);
+    replaceFileSync(this.joinTokenFile(name), `${token}\n`);
   }
 
   /** A master restored from a backup has its cluster's authority in its own directory. */
@@ -218,7 +218,7 @@ export class DataDirectory {
       .filter((name) => /^master-\d+$/.test(name))
       .map((name) => join(this.path, name, "cluster-ca.pem"))
       .find((file) => existsSync(file));
-    if (brought) writeSecret(authorityFile, readFileSync(brought, "utf8"));
+    if (brought) replaceFileSync(authorityFile, readFileSync(brought, "utf8"));
   }
 
   /** Reads or creates the secrets, and writes the masters' endpoints for the CLI. */
@@ -229,9 +229,9 @@ export class DataDirectory {
     const apiKey = isNew
       ? (readCredentials(this.path)?.apiKey ?? createApiKey("local").text)
       : readFileSync(bootstrapKeyFile, "utf8").trim();
-    writeSecret(bootstrapKeyFile, `${apiKey}\n`);
+    replaceFileSync(bootstrapKeyFile, `${apiKey}\n`);
     if (!existsSync(clusterTokenFile)) {
-      writeSecret(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
+      replaceFileSync(clusterTokenFile, `${randomBytes(32).toString("base64url")}\n`);
     }
     this.#writeCredentials({ endpoints, apiKey });
     return { apiKey, isNew, bootstrapKeyFile, clusterTokenFile };
@@ -239,13 +239,13 @@ export class DataDirectory {
 
   /** Replaces the administrator's key. */
   replaceKey(credentials: Credentials): void {
-    writeSecret(join(this.path, "bootstrap-key"), `${credentials.apiKey}\n`);
+    replaceFileSync(join(this.path, "bootstrap-key"), `${credentials.apiKey}\n`);
     this.#writeCredentials(credentials);
   }
 
   #writeCredentials({ endpoints, apiKey }: Credentials): void {
     const text = JSON.stringify({ endpoint: endpoints[0], endpoints, api_key: apiKey }, null, 2);
-    writeSecret(credentialsFile(this.path), `${text}\n`);
+    replaceFileSync(credentialsFile(this.path), `${text}\n`);
   }
 }
 
@@ -262,17 +262,6 @@ function makeDirectories(path: string): void {
     // Another process may have created it meanwhile.
     if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) throw error;
   }
-}
-
-/**
- * Written to a temporary file and renamed, so that it is always complete; readable by the owner
- * only.
- */
-function writeSecret(file: string, text: string): void {
-  const draft = `${file}.${process.pid}`;
-  writeFileSync(draft, text, { mode: 0o600 });
-  chmodSync(draft, 0o600);
-  renameSync(draft, file);
 }
 
 /** A damaged identity is reported by the master. */

@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { AppError } from "@heddle/base/errors";
 
 /** The inputs of the watch over a start. */
@@ -42,7 +42,7 @@ export async function untilStarted(start: WatchedStart): Promise<void> {
 async function watch({ readyCount, timeoutMs }: WatchedStart, over: AbortSignal): Promise<boolean> {
   for (let before = -1, now = readyCount(); now > before; now = readyCount()) {
     before = now;
-    await sleep(timeoutMs, undefined, { signal: over }).catch(() => undefined);
+    await abortableDelay(timeoutMs, over);
     if (over.aborted) return false;
   }
   return true;

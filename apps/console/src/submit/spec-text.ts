@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import { parse, stringify } from "yaml";
 
@@ -11,7 +12,7 @@ export function parseSpec(text: string): ParsedSpec {
   } catch (error) {
     return { fault: (error as Error).message };
   }
-  if (typeof spec !== "object" || spec === null || Array.isArray(spec)) return { fault: "" };
+  if (!isJsonObject(spec)) return { fault: "" };
   return { spec: spec as JobSpec };
 }
 

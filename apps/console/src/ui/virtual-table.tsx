@@ -33,7 +33,7 @@ export interface VirtualTableOptions<Row> {
 }
 
 const ROW_PX = 40;
-/** Rows beyond each edge: few, since a jump of a screen draws all rows again. */
+/** Extra rows beyond each edge; few, since a jump redraws all rows. */
 const OVERSCAN = 4;
 
 /** A table of any length, of which only the rows in view are in the document. */

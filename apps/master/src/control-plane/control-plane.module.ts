@@ -18,7 +18,7 @@ export interface OpenControlPlane {
   readonly control: ControlPlane;
   readonly pepper: KeyObject;
   readonly credentials: NodeCredentials;
-  /** With which this master encrypts what it writes to its disk; none leaves it in clear. */
+  /** Keys that encrypt what this master writes to its disk; without them it is in clear. */
   readonly keys?: SecretKeys | undefined;
   /** The hash of the authority that signs the nodes' certificates; undefined without TLS. */
   readonly authorityHash: string | undefined;

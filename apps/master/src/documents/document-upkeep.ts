@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { toAppError } from "@heddle/base/errors";
 import { isLive } from "@heddle/control/documents/documents-state-machine";
 import type { Log } from "@heddle/observability/logger";
@@ -13,7 +13,7 @@ export const CONTENT_GRACE_MS = 15 * 60_000;
 const STEP_MS = 2_000;
 /** The interval between checks of all contents; in between only contents that were put are checked. */
 const SCAN_MS = 60_000;
-/** The most contents put since the last step; with more, all are checked. */
+/** The most contents put between two steps; above it all contents are checked. */
 const MAX_PUT = 10_000;
 /** Bytes that one step fetches or verifies, up to one content more. */
 const STEP_BYTES = 32 * 2 ** 20;
@@ -81,7 +81,7 @@ export class DocumentUpkeep {
       await this.step().catch((error: unknown) => {
         this.#options.log.warn({ err: toAppError(error).message }, "documents: tried again");
       });
-      await delay(STEP_MS, undefined, { signal, ref: false }).catch(() => undefined);
+      await abortableDelay(STEP_MS, signal, { ref: false });
     }
   }
 

@@ -33,7 +33,7 @@ export interface Documents {
   checkRoom(place: DocumentPlace, bytes: number): void;
 }
 
-/** Whose documents they are, and the project that has them and for whose quota they count. */
+/** The owner of the documents, and the project that has them and for whose quota they count. */
 export interface DocumentPlace {
   readonly owner: string;
   readonly project: string;

@@ -1,5 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { AppError } from "@heddle/base/errors";
+import { isJsonObject } from "@heddle/base/json-object";
 import { RequestFaults } from "@heddle/contracts/validation";
 
 /** Maximum nesting of arrays and objects in a body. */
@@ -30,7 +31,7 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
     body[0] === 0xef && body.indexOf(BYTE_ORDER_MARK) === 0 ? 3 : 0,
   );
   const value = parse(text);
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  if (!isJsonObject(value)) {
     throw invalid("the body must be a JSON object");
   }
   // Objects built from the body would silently lose such a field.
@@ -41,7 +42,7 @@ export function parseJsonBody(body: Buffer): Record<string, unknown> {
 /** The same text for all bodies with the same content, regardless of the order of fields. */
 export function canonicalJson(body: Buffer): string {
   return JSON.stringify(parseJsonBody(body), (_name, value: unknown) => {
-    if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+    if (!isJsonObject(value)) return value;
     const fields = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
     return Object.fromEntries(fields);
   });

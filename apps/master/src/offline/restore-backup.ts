@@ -35,7 +35,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<OfflineRep
   keys.checkHolds(await snapshotKey(nodeStorageFiles, file), file);
   await machine.restore(readSnapshotChunks(nodeStorageFiles, file));
   const { index, term, cluster: before } = meta;
-  // Of the backup: the new group's event log begins at 0.
+  // The hash of the backup: the new group's event log begins at 0.
   const { hash } = machine.control;
   const directory = join(dataDirectory, "control");
   const draft = `${directory}.restoring`;

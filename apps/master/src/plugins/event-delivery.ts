@@ -1,7 +1,8 @@
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { retry } from "@heddle/base/async/retry";
 import { toAppError } from "@heddle/base/errors";
+import { replaceFile } from "@heddle/base/replace-file";
 import type { EventStore } from "@heddle/event-store/log/event-store";
 import type { Log } from "@heddle/observability/logger";
 import type { SinkDescription } from "@heddle/plugin-kit/host/description";
@@ -120,8 +121,7 @@ export class EventDelivery {
     if (this.#next === this.#kept || (!isLast && now - this.#keptMs < KEEP_MS)) return;
     const { file } = this.#options;
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-    await writeFile(`${file}.new`, `${this.#next}\n`, { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    await replaceFile(file, `${this.#next}\n`);
     this.#kept = this.#next;
     this.#keptMs = now;
   }

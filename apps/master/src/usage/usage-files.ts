@@ -1,7 +1,8 @@
 import { createReadStream } from "node:fs";
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { replaceFile } from "@heddle/base/replace-file";
 import { USAGE_DAYS } from "@heddle/control/usage";
 import type { UsageSum } from "@heddle/control/usage-sum";
 import type { UsageBook } from "./usage-book.ts";
@@ -42,9 +43,7 @@ export class UsageFiles {
   }
 
   async save(day: number, content: DaySums): Promise<void> {
-    const file = this.#sumsOf(day);
-    await writeFile(`${file}.new`, JSON.stringify(content), { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    await replaceFile(this.#sumsOf(day), JSON.stringify(content));
   }
 
   /** Removes what is older than the kept days or beyond the bound on bytes. */

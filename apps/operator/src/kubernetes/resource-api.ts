@@ -9,7 +9,7 @@ import {
 } from "@kubernetes/client-node";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
 
-/** Whose changes and events these are, as a conflict of `kubectl apply --server-side` names it. */
+/** The owner of these changes and events, as a conflict of `kubectl apply --server-side` names it. */
 export const OPERATOR = "heddle-operator";
 const PAGE = 500;
 /** The server ends a watch after this time: the client breaks one that was quiet for 30 s off, as if lost. */

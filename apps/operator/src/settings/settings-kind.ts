@@ -28,7 +28,7 @@ export interface SettingsKind<Spec> {
   apply(id: string, spec: Spec): Promise<ClusterThing>;
   /** The merge patch with which a spec asks for these settings. */
   patchOf(settings: ThingSettings): object;
-  /** The objects that things of the cluster have by themselves; undefined where users make them. */
+  /** Where the operator creates objects for existing settings; undefined if users create them. */
   readonly mirror?: { readonly namespace: string; readonly cluster: string } | undefined;
 }
 

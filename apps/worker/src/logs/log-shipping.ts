@@ -2,9 +2,8 @@ import type { TaskId__Output } from "@heddle/contracts/generated/heddle/v1/TaskI
 import { PerMaster } from "@heddle/node-agent/masters/per-master";
 import { NodeAgent } from "@heddle/node-agent/node-agent";
 import { Inject, Injectable, type OnModuleDestroy, type OnModuleInit } from "@nestjs/common";
-import type { ReadableLog } from "../logs/log-shipper.ts";
 import { OUTPUT_STREAMS, type StreamName, TASK_STREAMS } from "../records/task-directory.ts";
-import { type LogBook, LogShipper, type ShippedLog } from "./log-shipper.ts";
+import { type LogBook, LogShipper, type ReadableLog, type ShippedLog } from "./log-shipper.ts";
 import { LOGGED_TASKS, type LoggedTask, type LoggedTasks } from "./logged-tasks.ts";
 import type { TaskStreams } from "./task-streams.ts";
 

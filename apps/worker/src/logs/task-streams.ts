@@ -62,7 +62,7 @@ export class TaskStreams {
     this.#shipped[name] = Math.max(this.#shipped[name], end);
   }
 
-  /** The share of the bound that waits for the masters, of the stream with the greater one. */
+  /** The share of the bound that is not yet on a majority of masters; the larger of the streams'. */
   get waitingShare(): number {
     const waiting = TASK_STREAMS.map((name) => {
       const { end, first } = this.logs[name];

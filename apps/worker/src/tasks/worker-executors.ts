@@ -48,7 +48,7 @@ export class WorkerExecutors {
     const { id, log } = node;
     const { isIsolationOptional } = options;
     if (pods) {
-      // The token of the worker's pod may make Pods: no process of a job runs beside it.
+      // The worker's token may create Pods, so no process of a job runs beside it.
       const executor = await PodExecutor.find(pods, id, options.dataDirectory, log);
       return new WorkerExecutors("none", "", [executor], outer);
     }

@@ -1,7 +1,7 @@
 import type { LimitedSubject, Limits } from "@heddle/contracts/limits";
 import type { LimitView } from "../rate-limiter.ts";
 
-/** Whose limits a call counts for: its key, its project or its model. */
+/** The subject whose limits a call counts for: its key, its project or its model. */
 export interface Subject extends LimitedSubject {
   /** Over all masters. */
   readonly limits: Limits;

@@ -1,6 +1,6 @@
 import { type JWTVerifyGetKey, jwtVerify } from "jose";
 
-/** Whose sessions a provider has ended, and when: one session, or all of a subject. */
+/** The sessions that a provider has ended, and when: one session, or all of a subject. */
 export interface EndedSessions {
   readonly sid: string | undefined;
   readonly subject: string | undefined;

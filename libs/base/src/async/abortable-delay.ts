@@ -1,5 +1,12 @@
-/** Resolves after the time, or at once when the signal aborts. */
-export function abortableDelay(ms: number, signal?: AbortSignal): Promise<void> {
+/**
+ * Resolves after the time, or at once when the signal aborts. With `ref: false` it does not keep the
+ * process alive.
+ */
+export function abortableDelay(
+  ms: number,
+  signal?: AbortSignal,
+  { ref = true } = {},
+): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const end = () => {
@@ -8,6 +15,7 @@ export function abortableDelay(ms: number, signal?: AbortSignal): Promise<void> 
       resolve();
     };
     const timer = setTimeout(end, ms);
+    if (!ref) timer.unref();
     signal?.addEventListener("abort", end, { once: true });
   });
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { NO_SECRET_KEYS, type SecretKeys } from "@heddle/base/secret-keys";
 import type { Introduction__Output } from "@heddle/contracts/generated/heddle/v1/Introduction";
@@ -96,7 +96,7 @@ export class Formation {
       refusedMs = refusal ? refusedMs + ASK_AGAIN_MS : 0;
       if (refusal && refusedMs > timeoutMs) throw refusal;
       sinceReportMs += ASK_AGAIN_MS;
-      await delay(ASK_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+      await abortableDelay(ASK_AGAIN_MS, signal);
     }
     throw new AppError("cancelled", "the start was interrupted");
   }

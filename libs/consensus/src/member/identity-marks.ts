@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { SerialQueue } from "@heddle/base/async/serial-queue";
 import type { SecretKeys } from "@heddle/base/secret-keys";
 import type { Log } from "@heddle/observability/logger";
@@ -93,7 +93,7 @@ export class IdentityMarks {
 
   async #clean(key: string, files: LogFiles, signal: AbortSignal): Promise<void> {
     const { addEntry, log } = this.#parts;
-    await pause(SETTLE_MS, signal);
+    await abortableDelay(SETTLE_MS, signal, { ref: false });
     if (!signal.aborted) await files.renewLog();
     for (let taken = 0; taken < SNAPSHOTS && !signal.aborted; ) {
       const isAdded = await addEntry().then(
@@ -101,7 +101,7 @@ export class IdentityMarks {
         () => false,
       );
       if (isAdded) taken += await takeFresh(files);
-      else await pause(AGAIN_MS, signal);
+      else await abortableDelay(AGAIN_MS, signal, { ref: false });
     }
     if (signal.aborted) return;
     await this.store({ secrets: { key, isClean: true } });
@@ -116,8 +116,4 @@ async function takeFresh(files: LogFiles): Promise<0 | 1> {
   const wanted = files.status().applied;
   await files.takeSnapshot();
   return files.status().snapshotIndex < wanted ? 0 : 1;
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
 }

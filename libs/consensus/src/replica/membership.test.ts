@@ -33,7 +33,7 @@ test("membership: an id is never given twice, not even after its member left", (
   expect(three().refusal(change(learn(5)), { members: [member(5)] })).toBeUndefined();
 });
 
-test("membership: a name is taken once, but by one who takes its holder's place", () => {
+test("membership: a name is unique, unless the change removes its holder", () => {
   const members = [member(5, { name: "m2" })];
   expect(three().refusal(change(learn(5)), { members })).toBe("a member m2 exists");
   expect(three().refusal(change(learn(5), remove(2)), { members })).toBeUndefined();

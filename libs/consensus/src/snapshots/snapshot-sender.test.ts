@@ -58,7 +58,7 @@ function openSnapshots(): string[] {
   });
 }
 
-test("sender: a snapshot that is whole stays where its repair is asked for", async () => {
+test("sender: an intact snapshot is kept when its repair is requested", async () => {
   const before = await log.snapshots.list();
   await sender(async () => undefined).repair(ID);
   expect([await log.snapshots.list(), renewed]).toEqual([before, 0]);

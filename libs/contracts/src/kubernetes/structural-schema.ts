@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { z } from "zod";
 
 /** A JSON Schema, or a structural schema of Kubernetes. */
@@ -98,5 +99,5 @@ function nodeOf(value: unknown): SchemaNode {
 }
 
 function isNode(value: unknown): value is SchemaNode {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+  return isJsonObject(value);
 }

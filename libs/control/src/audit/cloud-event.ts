@@ -14,7 +14,7 @@ export interface EventPlace {
   readonly seal: SealMembers;
 }
 
-/** Whose personal members they are. */
+/** The subject of the personal members. */
 export type SealRole = "caller" | "actor";
 
 export type SealMembers = (members: object, role: SealRole, key: string) => string;

@@ -14,7 +14,7 @@ export interface DocumentName {
 /** A document as a caller stores it, beside its content. */
 export interface NewDocument extends DocumentName {
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** Whose storage quota it counts for, as long as it exists; absent in older logs: its key's. */
+  /** The subject whose storage quota it counts for, as long as it exists; absent in older logs: its key's. */
   readonly project?: string | undefined;
   /** Absent for one that stays until it is deleted. */
   readonly expiresAtMs?: number | undefined;

@@ -21,7 +21,7 @@ export const SHAPE: Omit<LlamaShape, "contextTokens"> = {
 interface TinyShape {
   readonly contextTokens?: number;
   readonly blocks?: number;
-  /** The heads of attention, with one for keys and values. */
+  /** The number of attention heads; keys and values have one. */
   readonly heads?: number;
 }
 

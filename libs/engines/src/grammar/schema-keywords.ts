@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { ANNOTATING_FORMATS, FORMATS, INTEGER_FORMATS } from "./formats.ts";
 import { SchemaFault, under } from "./schema-fault.ts";
 import {
@@ -171,7 +172,7 @@ export class KeywordReader {
   properties(): ReadonlyMap<string, readonly Located[]> {
     const value = this.#keywords["properties"];
     if (value === undefined) return new Map();
-    if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    if (!isJsonObject(value)) {
       throw this.#fault("properties", "expected an object of schemas");
     }
     return new Map(

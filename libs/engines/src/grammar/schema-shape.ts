@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { SchemaFault } from "./schema-fault.ts";
 
 /** The types of JSON; an integer is a number too. */
@@ -232,7 +233,7 @@ function valuesOf(schemas: readonly Located[] | undefined): readonly unknown[] |
 /** Throws where a schema is neither an object nor a boolean. */
 export function keywordsOf({ schema, pointer }: Located): Record<string, unknown> {
   if (schema === true) return {};
-  if (typeof schema === "object" && schema !== null && !Array.isArray(schema)) {
+  if (isJsonObject(schema)) {
     return schema as Record<string, unknown>;
   }
   throw new SchemaFault(pointer, "a schema is an object or a boolean");

@@ -67,17 +67,17 @@ const hiddenOf = (stage: StageModel, rows: readonly StageRow[]) => {
   return [...stage.hidden(rows.length)];
 };
 
-/** Whose attention has a window: the library does not save all. */
+/** Models whose attention has a window: the library does not save all. */
 const WINDOWED = ["gemma3", "cohere2"];
 const MOVED = ARCHITECTURE_NAMES.filter((name) => !WINDOWED.includes(name));
 
-test.each(WINDOWED)("cache: of %s it is not saved, since it is in a window", async (name) => {
+test.each(WINDOWED)("cache: %s is not saved, since its attention has a window", async (name) => {
   const stage = (await firstStage(name))();
   fill(stage);
   expect(stage.mover.begin()).toBeUndefined();
 });
 
-test.each(MOVED)("cache: of %s it continues in another stage", async (name) => {
+test.each(MOVED)("cache: a sequence of %s continues in another stage", async (name) => {
   const open = await firstStage(name);
   const [kept, old, next] = [open(), open(), open()];
   for (const stage of [kept, old]) fill(stage);

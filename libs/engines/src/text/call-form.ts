@@ -32,7 +32,7 @@ export interface CallForm {
   readonly isTagged?: boolean | undefined;
   /** What a template that writes calls has before a name, where that is not `before`. */
   readonly shown?: string | undefined;
-  /** It is the model's own though its template presents no tools. */
+  /** The model writes this form even if its template presents no tools. */
   readonly isNative?: boolean | undefined;
   /** The template refuses ids of calls that are not nine letters and digits. */
   readonly hasShortIds?: boolean | undefined;

@@ -13,7 +13,7 @@ interface DividedPiece {
   readonly answer: ScoredText;
 }
 
-/** What is said of a piece beside its text and scores. */
+/** Further data of a piece. */
 interface PieceHints {
   /** Tokens of the prompt, where the upstream says so with each piece. */
   readonly promptTokens: number | undefined;

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { readFile, rename, stat, writeFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
+import { replaceFile, SHARED_MODE } from "@heddle/base/replace-file";
 import { openRegular } from "./regular-file.ts";
 
 /** Says that a file of this size and modification time had this digest. */
@@ -43,9 +44,7 @@ export async function markVerified(
   const now = await describe(path);
   if (!now) return;
   const marker: Marker = { path, ...now, sha256 };
-  const temporary = `${markerPath}.${process.pid}.tmp`;
-  await writeFile(temporary, `${JSON.stringify(marker)}\n`);
-  await rename(temporary, markerPath);
+  await replaceFile(markerPath, `${JSON.stringify(marker)}\n`, SHARED_MODE);
 }
 
 /** The file's SHA-256 in lower-case hexadecimal. */

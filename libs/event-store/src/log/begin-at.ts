@@ -24,7 +24,7 @@ export async function beginLogAt(
     throw new AppError("conflict", message);
   }
   await files.makeDirectory(directory);
-  // In the order of names, so that after each one the rest is a log that opens.
+  // Removed in the order of names: after each removal the rest is still a valid log.
   const names = await files.list(directory);
   for (const name of names) await files.remove(`${directory}/${name}`);
   await files.syncDirectory(directory);

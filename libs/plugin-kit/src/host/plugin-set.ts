@@ -4,7 +4,7 @@ import { HostedPlugin, type PluginStatus, type PluginUser } from "./hosted-plugi
 
 /** Plugins that load at once. */
 const LOADS = 4;
-/** After this no further plugin is loaded: some before it hang, and this process must start. */
+/** After this time no further plugin is loaded, so that hanging ones do not block the start. */
 const START_MS = 15_000;
 
 /** All plugins of one process. None of them keeps the process from its start. */

@@ -230,7 +230,7 @@ function checkSchemas(where: string, { method, query, body, reply, events }: Plu
 }
 
 function isSchema(value: unknown): value is z.ZodType {
-  // Those of zod 3 have no `_zod`, and no JSON Schema.
+  // Schemas of zod 3 have no `_zod` and no JSON Schema.
   return typeof (value as Partial<z.ZodType> | undefined)?._zod === "object";
 }
 

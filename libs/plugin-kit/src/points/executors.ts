@@ -25,7 +25,7 @@ export interface ExecutorOffer {
   readonly gpus?: readonly string[] | undefined;
 }
 
-/** `refused`: it waits and will never run. */
+/** `refused`: the job waits and will never run. */
 const JOB_STATES = ["waiting", "running", "refused", "ended", "out-of-memory"] as const;
 
 /** What the outer system says of a job. */
@@ -46,7 +46,7 @@ export interface PluginExecutor {
   offer(): ExecutorOffer | Promise<ExecutorOffer>;
   /** Resolves once the job is in the list. A `refusal` says that it can never run. */
   submit(job: ExecutorJob): void | Promise<void>;
-  /** All jobs whose names begin so; one that is missing has ended. */
+  /** All jobs whose names begin with `prefix`; a job that is missing has ended. */
   list(prefix: string): readonly ExecutorJobState[] | Promise<readonly ExecutorJobState[]>;
   /** Ends the job, whether it waits or runs. One that has ended is no error. */
   cancel(name: string): void | Promise<void>;

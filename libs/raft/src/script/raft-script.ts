@@ -4,7 +4,7 @@ import { InteractionCommands } from "./interaction-commands.ts";
 import { handleQuorumCommand } from "./quorum-commands.ts";
 import { type CommandHandler, runScript } from "./run-script.ts";
 
-/** The script with the output of this implementation in place of what it came with. */
+/** The script with the output of this implementation in place of the one in the text. */
 export function runRaftScript(text: string): string {
   let handler: CommandHandler | undefined;
   return runScript(text, (directive) => {

@@ -10,7 +10,7 @@ export class RunningJobs {
   readonly #byProject = new Map<string, Map<string, RunningJob>>();
   #training = 0;
   readonly #held = new Map<string, ShareVector>();
-  /** Keyed by the entry that they make room for: the number of leaving jobs. */
+  /** The number of jobs being preempted, keyed by the entry that gets their room. */
   readonly #leavingFor = new Map<string, number>();
   readonly targets = new TargetCounts();
   /** A lower limit of the first bound, which may be that of an ended job. */

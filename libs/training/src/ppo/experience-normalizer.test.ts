@@ -27,7 +27,7 @@ function cars(config: Partial<typeof ON>) {
   return { worlds, parameters, normalizer: new ExperienceNormalizer(worlds, chosen, parameters) };
 }
 
-test("moments: of batches equal those of all rows, and the prior weighs almost 0", () => {
+test("moments: batches give those of all rows; the prior weighs almost 0", () => {
   const rows = Float64Array.from({ length: 60 }, (_, i) => (i % 2) * 100 + normal(random));
   const moments = new RunningMoments(initialParameters(momentParameters("x", 2), random), "x");
   for (const [from, to] of [

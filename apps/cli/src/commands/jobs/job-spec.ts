@@ -2,6 +2,7 @@ import { dirname, extname, isAbsolute, resolve } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
+import { isJsonObject } from "@heddle/base/json-object";
 import type { JobSpec } from "@heddle/contracts/api/job-spec";
 import type { Command } from "commander";
 import { type Document, parseAllDocuments } from "yaml";
@@ -132,7 +133,7 @@ function parseSpec(text: string, file: string, what: string): Record<string, unk
   const [fault] = document.errors;
   if (fault) refuse(fault.message.trim());
   const value: unknown = document.toJS();
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  if (!isJsonObject(value)) {
     return refuse(`expected the fields of one ${what}, such as \`name: hello\`.`);
   }
   return { ...value };

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import type { JobFilters } from "@heddle/client/resources/jobs/jobs";
 import type { Job, JobSummary } from "@heddle/contracts/api/job-replies";
 import type { Command } from "commander";
@@ -54,7 +54,7 @@ export async function listJobsCommand(command: Command): Promise<number> {
     while (!interrupts.signal.aborted) {
       if (context.data.isTty) context.data.control("\x1b[H\x1b[2J");
       await printList(context, query, interrupts.signal);
-      await delay(LIST_AGAIN_MS, undefined, { signal: interrupts.signal }).catch(() => {});
+      await abortableDelay(LIST_AGAIN_MS, interrupts.signal);
     }
   } finally {
     interrupts.release();

@@ -14,7 +14,7 @@ import { NO_END, ProcessCluster } from "../../../test/process-cluster.ts";
 
 const ID = "sharded";
 const WHOLE = "whole";
-/** Whose stages send bf16. */
+/** A model whose stages send bf16. */
 const SHORT = "short";
 const PROMPT = "hello there, this is a prompt";
 /** MiB of the first two workers: a stage's process, and two of the six blocks. */

@@ -166,7 +166,7 @@ export class EventProofsController {
     const sequence = /^\d{1,15}$/.test(given) ? Number(given) : -1;
     if (sequence < 0 || sequence >= store.size) throw unknown;
     if (sequence < store.first) {
-      // Of which project it was is not known any more.
+      // The event's project is no longer known.
       if (!requestCaller(request).grants.may("events:read", "")) throw unknown;
       if (wanted === "proof") return { sequence, bytes: undefined };
       const message = `Event ${sequence} was removed, as the settings event_days and event_mib say: the first that is kept is ${store.first}.`;

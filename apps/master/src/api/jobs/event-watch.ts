@@ -44,7 +44,7 @@ export interface EventRequest {
   readonly jobId?: string | undefined;
 }
 
-/** Whose events are read, and by whom. */
+/** The owner of the events, and who reads them. */
 interface Wanted {
   readonly jobId: string | undefined;
   readonly caller: Caller;

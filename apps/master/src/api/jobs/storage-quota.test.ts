@@ -90,7 +90,7 @@ test("storage quota: metrics have use and limit, and each caller sees its projec
   expect(await seen(other)).toEqual([]);
 });
 
-test("storage quota: it waits for masters that know it", async () => {
+test("storage quota: refused until all masters support it", async () => {
   const { cluster } = server.control.state;
   const version = cluster.get("version") as number;
   cluster.set("version", BOUNDS_STORAGE - 1);

@@ -31,7 +31,7 @@ export interface EnrollmentOptions {
   readonly log: Log;
   /** Throws `unavailable` while this master is still starting. */
   readonly control: () => ControlPlane;
-  /** With which keys are hashed. Throws `unavailable` until the cluster has its keys. */
+  /** The secret that keys are hashed with. Throws `unavailable` until the cluster has its keys. */
   readonly pepper: () => KeyObject;
 }
 

@@ -6,7 +6,7 @@ import { type NewSubject, newSubjects } from "@heddle/control/audit/subject-keys
 import type { ControlCommand } from "@heddle/control/command";
 import type { ControlState } from "@heddle/control/state";
 
-/** A call of the API while it is answered. */
+/** An API call in progress. */
 export interface AuditCall {
   /** What is known of it now. */
   context(): AuditContext;

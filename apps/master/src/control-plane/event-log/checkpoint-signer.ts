@@ -1,5 +1,5 @@
 import { createPrivateKey, generateKeyPairSync } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { AppError, toAppError } from "@heddle/base/errors";
 import { checkpointSize } from "@heddle/control/audit/audit-changes";
 import { RECORDS_EVENTS, versionOf } from "@heddle/control/cluster-version";
@@ -7,6 +7,7 @@ import { checkpointText } from "@heddle/event-store/notes/checkpoint";
 import { type NoteSigner, noteSigner } from "@heddle/event-store/notes/note-key";
 import { formatNote, isSameKey, parseNote, signNote } from "@heddle/event-store/notes/signed-note";
 import type { Logger } from "@heddle/observability/logger";
+import { isActiveLeader } from "../active-leader.ts";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
 import type { RecordedEvents } from "../recorded-events.ts";
@@ -34,8 +35,8 @@ export class CheckpointSigner {
   async run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await delay(SIGN_MS, undefined, { ref: false, signal }).catch(() => undefined);
-      if (signal.aborted || !this.#control.group?.status().isActiveLeader) continue;
+      await abortableDelay(SIGN_MS, signal, { ref: false });
+      if (signal.aborted || !isActiveLeader(this.#control)) continue;
       await this.sign().catch((error: unknown) => {
         this.#log.debug({ err: toAppError(error) }, "the event log is not signed yet");
       });

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Logger } from "@heddle/observability/logger";
 import { readEventHashesMethod, readEventsMethod } from "@heddle/rpc/proto";
@@ -47,7 +47,7 @@ export class EventCatchUp {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#fetchAll().catch((error: unknown) => this.#note(toAppError(error).message));
-      await delay(POLL_MS, undefined, { ref: false, signal }).catch(() => undefined);
+      await abortableDelay(POLL_MS, signal, { ref: false });
     }
   }
 

@@ -155,7 +155,7 @@ export class EventLogWriter implements RecordedEvents {
     await this.flushed();
   }
 
-  /** Undefined, or a wait while too much is on its way to the disk. */
+  /** A wait while too many bytes are being written; undefined otherwise. */
   room(): Promise<void> | undefined {
     return this.#pendingBytes > MAX_PENDING_BYTES ? this.flushed() : undefined;
   }

@@ -1,10 +1,11 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { toAppError } from "@heddle/base/errors";
 import type { LogEvent } from "@heddle/contracts/api/events/log";
 import { settingValue } from "@heddle/contracts/api/settings";
 import { checkpointSize, firstEvent } from "@heddle/control/audit/audit-changes";
 import { REMOVES_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
+import { isActiveLeader } from "../active-leader.ts";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
 import type { RecordedEvents } from "../recorded-events.ts";
@@ -36,8 +37,8 @@ export class EventRemoval {
     const { control, log, pollMs = POLL_MS } = this.#parts;
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await delay(pollMs, undefined, { ref: false, signal }).catch(() => undefined);
-      if (signal.aborted || !control.group?.status().isActiveLeader) continue;
+      await abortableDelay(pollMs, signal, { ref: false });
+      if (signal.aborted || !isActiveLeader(control)) continue;
       await this.removeDue().catch((error: unknown) => {
         log.warn({ err: toAppError(error) }, "the oldest events could not be removed yet");
       });

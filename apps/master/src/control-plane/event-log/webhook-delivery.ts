@@ -1,5 +1,5 @@
 import type { KeyObject } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { toAppError } from "@heddle/base/errors";
 import { MAX_WAITING_DELIVERIES } from "@heddle/control/audit/webhook-changes";
 import type {
@@ -9,6 +9,7 @@ import type {
   WebhookRecord,
 } from "@heddle/control/audit/webhook-records";
 import type { Logger } from "@heddle/observability/logger";
+import { isActiveLeader } from "../active-leader.ts";
 import type { ControlPlane } from "../control-plane.ts";
 import { propose } from "../propose.ts";
 import type { RecordedEvents } from "../recorded-events.ts";
@@ -52,7 +53,7 @@ export class WebhookDelivery {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       this.startSteps();
-      await delay(POLL_MS, undefined, { ref: false, signal }).catch(() => undefined);
+      await abortableDelay(POLL_MS, signal, { ref: false });
     }
   }
 
@@ -63,7 +64,7 @@ export class WebhookDelivery {
   /** Begins a step of each webhook that has something to send. */
   startSteps(): void {
     const { control, log } = this.#parts;
-    if (control.state.webhooks.size === 0 || !control.group?.status().isActiveLeader) return;
+    if (control.state.webhooks.size === 0 || !isActiveLeader(control)) return;
     for (const id of control.state.webhooks.keys()) {
       if (this.#busy.has(id)) continue;
       this.#busy.add(id);

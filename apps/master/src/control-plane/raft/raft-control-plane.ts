@@ -53,7 +53,7 @@ export interface RaftControlPlaneOptions {
   readonly credentials: NodeCredentials;
   /** The join token with which a new master enters a group, read when it is needed. */
   readonly joinToken?: (() => string | undefined) | undefined;
-  /** With which secrets are encrypted before they are written; none leaves them in clear. */
+  /** Keys that encrypt secrets before they are written; without them secrets are in clear. */
   readonly keys?: SecretKeys | undefined;
   readonly server: Pick<BoundServer, "address">;
   /** Serves on the server already: other masters call before this one has found its group. */
@@ -178,7 +178,7 @@ export class RaftControlPlane implements ControlPlane, ControlGroup {
     return this.#fault ?? this.#running.fault;
   }
 
-  /** Resolves when this master was removed from its group and those that stay need it no more. */
+  /** Resolves when this master was removed from its group and the others no longer need it. */
   get released(): Promise<void> {
     return this.#released.promise;
   }

@@ -26,7 +26,7 @@ export interface StoredBatch {
   readonly batch: ApiBatch;
   /** The key that created it, by whose permissions and limits its lines run. */
   readonly key: string;
-  /** Whose storage quota it counts for; absent in those of earlier builds. */
+  /** The subject whose storage quota it counts for; absent in those of earlier builds. */
   readonly project?: string | undefined;
   readonly outputExpiresAfterS: number | undefined;
   /** The run of a master that works on it; another one takes over by replacing it. */

@@ -1,4 +1,5 @@
 import { AppError, toAppError } from "@heddle/base/errors";
+import { isJsonObject } from "@heddle/base/json-object";
 import type { BatchError } from "@heddle/contracts/api/inference/batches";
 import { parseJsonBody } from "../../http/json-body.ts";
 import type { OpenFile } from "../files/file-store.ts";
@@ -117,7 +118,7 @@ export function batchLine({ text, number }: InputLine, endpoint: string): BatchL
     const message = `Invalid value for 'url': the batch is for ${endpoint}, and all its lines have that.`;
     fail("invalid_value", message, "url");
   }
-  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+  if (!isJsonObject(body)) {
     return fail("invalid_value", "Invalid value for 'body': expected an object.", "body");
   }
   const fields = body as Record<string, unknown>;

@@ -37,7 +37,7 @@ export class ToolCallSplitter {
     return this.#calls;
   }
 
-  /** Whether no call is cut. */
+  /** Whether no call is cut off. */
   get isWhole(): boolean {
     return this.#part === "text" || this.#part === "between";
   }

@@ -141,7 +141,7 @@ export class ResponseStore {
     return { kept: { stored, version }, metadata };
   }
 
-  /** When its master has given it up, if that lives. */
+  /** The time by which its master, if it lives, has ended it. */
   #lastMs({ head }: StoredResponse): number {
     return head.created_at * 1000 + this.#deadlineMs + GRACE_MS;
   }

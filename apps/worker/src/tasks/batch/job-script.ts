@@ -30,7 +30,7 @@ export function batchJob(
 function jobScript(name: string, command: readonly string[], folder: string): string {
   const program = quoted(`${folder}/${CONTROL_FILES.program}`);
   return [
-    // Of what has submitted it: the runner is a program of Node too.
+    // NODE_OPTIONS of the submitter must not reach the runner, a Node program too.
     "unset NODE_OPTIONS",
     `export ${RUNNER_MARK}=${quoted(name)}`,
     `n=0; until [ -e ${program} ]; do`,

@@ -304,7 +304,7 @@ function makeIfMissing(path: string): Stats | undefined {
 function giveTo(id: number, path: string): void {
   const stat = makeIfMissing(path);
   const isOurs = stat === undefined || stat.uid === process.getuid?.();
-  // Of a job that ran here before tasks had users of their own.
+  // A folder of a job from before tasks had users of their own.
   if (isOurs && stat?.isDirectory()) {
     for (const each of readdirSync(path, { recursive: true, withFileTypes: true })) {
       lchownSync(join(each.parentPath, each.name), id, id);

@@ -159,7 +159,7 @@ export class PodExecutor implements Executor {
     } catch (error) {
       const { message } = error as Error;
       const words = `Kubernetes did not take the task's Pod: ${message}`;
-      // Of a wrong spec; anything else may be otherwise later.
+      // A wrong spec stays wrong; other errors may pass.
       const isWrong = error instanceof KubernetesError && [400, 422].includes(error.status);
       throw new LaunchError(isWrong ? "Unsatisfiable" : "LaunchFailed", words, error);
     }

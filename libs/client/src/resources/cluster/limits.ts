@@ -5,7 +5,7 @@ import { pathPart } from "../../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
 
 export interface LimitedModelOption {
-  /** Whose model it is; a model of the cluster if absent. */
+  /** The project that owns the model; a model of the cluster if absent. */
   readonly project?: string | undefined;
 }
 

@@ -225,7 +225,7 @@ export class JobsTransaction {
     });
   }
 
-  /** The record without what the state has no room for. */
+  /** The record, without the parts that the state has no room for. */
   #fitted<Item>(written: Item, fit: (record: Item, kept: "artifacts" | "least") => Item): Item {
     if (this.version < BOUNDED_RECORDS) return written;
     const kept = keptParts(this);

@@ -11,7 +11,7 @@ export interface PrefixLease {
   /** Tokens of the prefix, all of them held by the tree. */
   readonly length: number;
   readonly node: PrefixNode;
-  /** Whose prefix it is. */
+  /** The owner of the prefix. */
   readonly group: string;
 }
 

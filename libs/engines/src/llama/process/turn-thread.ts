@@ -25,7 +25,7 @@ interface TurnLimit {
 /** The least time between two checks of what an item has taken. */
 const POLL_MS = 50;
 
-/** Whose item it is. */
+/** The key of the item's owner. */
 export interface TurnOwner {
   readonly fairKey: string;
   readonly priority: number;
@@ -34,7 +34,7 @@ export interface TurnOwner {
 /** An item that waits or is being worked on. */
 interface Turn<Input, Output> extends TurnOwner {
   readonly input: Input;
-  /** What it counts for its key; the milliseconds that it took where absent. */
+  /** The cost charged to its key; if absent, the milliseconds that it took. */
   readonly cost: number | undefined;
   readonly resolve: (output: Output) => void;
   readonly reject: (error: AppError) => void;

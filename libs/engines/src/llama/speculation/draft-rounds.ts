@@ -4,7 +4,7 @@ import { DraftCost } from "./draft-cost.ts";
 import { DraftRates } from "./draft-rates.ts";
 import { Drafter } from "./drafter.ts";
 
-/** Drafted tokens of a round over all its sequences: the more decode, the shorter are the drafts. */
+/** Drafted tokens of a round over all sequences: more sequences get shorter drafts. */
 export const MAX_ROUND_DRAFT_TOKENS = 64;
 
 /** What the first rates of a text weigh in tokens: a few draws are more often right by chance. */

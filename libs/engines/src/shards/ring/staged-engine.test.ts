@@ -89,7 +89,7 @@ describe("an engine in three stages", () => {
   it("embeds as the whole model does", async () => {
     const inputs = [tokens(30, 40), tokens(50, 41)];
     const [vectors, whole] = [await session.embed(inputs), await session.whole.embed(inputs)];
-    // Where the cells of a cache lie, which texts before decide, rounds by some 1e-4.
+    // Rounding differs by about 1e-4: it depends on the cells of the cache, and so on earlier texts.
     expect(largestDifference(vectors, whole)).toBeLessThan(2e-3);
   });
 

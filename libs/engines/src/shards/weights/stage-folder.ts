@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
+import { replaceFile, SHARED_MODE } from "@heddle/base/replace-file";
 import { parseGguf } from "../../gguf/gguf-reader.ts";
 import {
   decodeIndex,
@@ -9,7 +10,6 @@ import {
   indexDigest,
   type TensorIndex,
 } from "../../weights/ranges/tensor-index.ts";
-import { replaceFile } from "../../weights/replace-file.ts";
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard, type ShardCut } from "../shard-cut.ts";
 
@@ -62,7 +62,7 @@ export class StageFolder {
   /** The index must have the folder's digest. */
   async keepIndex(index: TensorIndex): Promise<void> {
     await mkdir(this.directory, { recursive: true });
-    await replaceFile(join(this.directory, "index.json"), encodeIndex(index));
+    await replaceFile(join(this.directory, "index.json"), encodeIndex(index), SHARED_MODE);
   }
 
   /** Undefined where its header is not there, or damaged. */
@@ -73,7 +73,7 @@ export class StageFolder {
   }
 
   async keepHeader(header: Uint8Array): Promise<void> {
-    await replaceFile(this.headerPath, header);
+    await replaceFile(this.headerPath, header, SHARED_MODE);
   }
 
   /** Where the shard with these blocks is, or is to be. */
@@ -130,7 +130,7 @@ export class StageFolder {
   /** Remembers a file with the whole model, while it is unchanged. */
   async keepWhole(path: string): Promise<void> {
     const { size, mtimeMs } = await stat(path);
-    await replaceFile(this.#wholePath, JSON.stringify({ path, size, mtimeMs }));
+    await replaceFile(this.#wholePath, JSON.stringify({ path, size, mtimeMs }), SHARED_MODE);
   }
 
   /** The path of a file with the whole model. */

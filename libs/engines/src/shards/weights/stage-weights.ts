@@ -4,6 +4,7 @@ import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from "node:f
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
+import { replaceFile, SHARED_MODE } from "@heddle/base/replace-file";
 import type { WeightsSpec } from "@heddle/contracts/engine";
 import { parseWeightsSource } from "@heddle/contracts/weights-source";
 import { withFileLock } from "../../weights/file-lock.ts";
@@ -33,7 +34,6 @@ import {
   type TensorIndex,
 } from "../../weights/ranges/tensor-index.ts";
 import { weightsRanges } from "../../weights/ranges/weights-ranges.ts";
-import { replaceFile } from "../../weights/replace-file.ts";
 import { PermanentFault, reasonOf } from "../../weights/source-fault.ts";
 import { writeAt } from "../../weights/write-at.ts";
 import type { CuttableModel } from "../cut-rules.ts";
@@ -105,7 +105,7 @@ async function findIndex(spec: WeightsSpec, options: StageWeightsOptions): Promi
     await folder.keepIndex(index);
     await folder.keepHeader(header);
     if (path !== undefined) await folder.keepWhole(path);
-    await replaceFile(mark, JSON.stringify({ identity, digest }));
+    await replaceFile(mark, JSON.stringify({ identity, digest }), SHARED_MODE);
     return await withModel(folder, index);
   };
   return await withFileLock(`${mark}.lock`, options.signal, async () => undefined, work);

@@ -1,5 +1,5 @@
 import { readFile, rm } from "node:fs/promises";
-import { replaceFile } from "../replace-file.ts";
+import { replaceFile, SHARED_MODE } from "@heddle/base/replace-file";
 import type { IndexPass, PassState } from "./tensor-index.ts";
 
 /** The progress of a pass over a file of weights, which a later process continues. */
@@ -34,7 +34,7 @@ export class KeptPass {
     const state = pass.state();
     if (!state) return;
     this.#keptBytes = pass.position;
-    await replaceFile(this.#path, JSON.stringify({ sha256: this.#sha256, state }));
+    await replaceFile(this.#path, JSON.stringify({ sha256: this.#sha256, state }), SHARED_MODE);
   }
 
   async remove(): Promise<void> {

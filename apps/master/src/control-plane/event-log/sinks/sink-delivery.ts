@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
+import { abortableDelay } from "@heddle/base/async/abortable-delay";
 import { retry } from "@heddle/base/async/retry";
 import { toAppError } from "@heddle/base/errors";
 import { sentTo } from "@heddle/control/audit/audit-changes";
 import { COPIES_EVENTS, versionOf } from "@heddle/control/cluster-version";
 import type { Logger } from "@heddle/observability/logger";
+import { isActiveLeader } from "../../active-leader.ts";
 import type { ControlPlane } from "../../control-plane.ts";
 import { propose } from "../../propose.ts";
 import type { RecordedEvents } from "../../recorded-events.ts";
@@ -54,7 +55,7 @@ export class SinkDelivery {
       const isCopied = await retry(() => this.#step(), options).catch(() => false);
       this.#note(undefined);
       const waitMs = isCopied ? sink.gatherMs : IDLE_MS;
-      await delay(waitMs, undefined, { ref: false, signal }).catch(() => undefined);
+      await abortableDelay(waitMs, signal, { ref: false });
     }
     await sink.close();
   }
@@ -79,7 +80,7 @@ export class SinkDelivery {
     const { control, events, sink } = this.#parts;
     const isShared = sink.next === undefined;
     if (events.missing > 0 || versionOf(control.state) < COPIES_EVENTS) return false;
-    if (isShared && !control.group?.status().isActiveLeader) return false;
+    if (isShared && !isActiveLeader(control)) return false;
     const known = isShared ? sentTo(control.state.cluster, this.#id) : await sink.next?.();
     const batch = await this.#batch(known ?? events.store.first);
     if (batch.texts.length === 0) return false;
