@@ -3,7 +3,7 @@ import { loadSync, type MessageTypeDefinition } from "@grpc/proto-loader";
 import type { InferenceEvents } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
+import { decodeEvents, encodeDeltas } from "./delta-frames.ts";
 
 /** The general serializer, with the options of proto.ts. */
 const message = loadSync(fileURLToPath(new URL("../../../proto/worker.proto", import.meta.url)), {
@@ -34,8 +34,8 @@ describe("delta frame: plain deltas", () => {
         const bytes = encodeDeltas({ events }) as Buffer;
         const expected = general.decode(general.encode({ events }));
         expect(general.decode(bytes)).toEqual(expected);
-        expect(decodeDeltas(bytes)).toEqual(expected);
-        expect(decodeDeltas(general.encode({ events }))).toEqual(expected);
+        expect(decodeEvents(bytes)).toEqual(expected);
+        expect(decodeEvents(general.encode({ events }))).toEqual(expected);
       }),
       { numRuns: 300 },
     );
@@ -44,7 +44,7 @@ describe("delta frame: plain deltas", () => {
   test("with a default field decode to that default", () => {
     // One event of id 5 whose delta has only text.
     const bytes = Buffer.from([10, 7, 8, 5, 26, 3, 18, 1, 97]);
-    expect(decodeDeltas(bytes)).toEqual(general.decode(bytes));
+    expect(decodeEvents(bytes)).toEqual(general.decode(bytes));
   });
 
   test("belong to the caller's own memory", () => {
@@ -55,31 +55,66 @@ describe("delta frame: plain deltas", () => {
   });
 });
 
+const started = fc.record({ promptTokens: uint32, cachedTokens: uint32, queuedMs: fc.double() });
+const finish = fc.record(
+  { choice: uint32, reason: fc.constantFrom("stop", "length"), stop: fc.string() },
+  { requiredKeys: ["choice", "reason"] },
+);
+const done = fc.record({
+  promptTokens: uint32,
+  cachedTokens: uint32,
+  completionTokens: uint32,
+  reasoningTokens: uint32,
+});
+const event = fc.oneof(
+  fc.record({ id: uint32, delta }),
+  fc.record({ id: uint32, started }),
+  fc.record({ id: uint32, finish }),
+  fc.record({ id: uint32, done }),
+);
+
+test("delta frame: beginnings and ends are read as the general deserializer reads them", () => {
+  fc.assert(
+    fc.property(fc.array(event, { minLength: 1, maxLength: 5 }), (events) => {
+      const bytes = general.encode({ events });
+      expect(decodeEvents(bytes)).toEqual(general.decode(bytes));
+    }),
+    { numRuns: 300 },
+  );
+});
+
 describe("delta frame: any other frame", () => {
   const score = { token: "a", utf8: Buffer.from("a"), logprob: -1, top: [] };
   const plain = { id: 1, delta: { choice: 0, text: "x", tokens: 1 } };
-  const others: InferenceEvents[] = [
-    { events: [] },
+  const ends: InferenceEvents[] = [
     { events: [plain, { id: 2, finish: { choice: 0, reason: "stop" } }] },
-    { events: [{ id: 2, delta: { choice: 0, text: "x", tokens: 1, logprobs: [score] } }] },
     { events: [{ id: 2, started: { promptTokens: 3, cachedTokens: 1, queuedMs: 0.5 } }] },
     { events: [{ id: 2, done: { promptTokens: 3 } }, plain] },
+  ];
+  const others: InferenceEvents[] = [
+    { events: [] },
+    { events: [{ id: 2, delta: { choice: 0, text: "x", tokens: 1, logprobs: [score] } }] },
+    { events: [plain, { id: 2, failed: { code: "cancelled", message: "x" } }] },
     { events: [plain], computed: [7] },
     { events: [{ id: 1, delta: { choice: 0, text: "x".repeat(30_000), tokens: 1 } }] },
   ];
 
   test("is left to the general serializer", () => {
-    for (const frame of others) expect(encodeDeltas(frame)).toBeUndefined();
+    for (const frame of [...ends, ...others]) expect(encodeDeltas(frame)).toBeUndefined();
     for (const frame of others.slice(1, -1)) {
-      expect(decodeDeltas(general.encode(frame))).toBeUndefined();
+      expect(decodeEvents(general.encode(frame))).toBeUndefined();
     }
   });
 
   test("that is cut short is never decoded as a whole one", () => {
+    const started = general.encode(ends[1] as InferenceEvents);
+    for (let length = 1; length < started.length; length++) {
+      expect(decodeEvents(started.subarray(0, length))).toBeUndefined();
+    }
     const whole = encodeDeltas({ events: [plain, plain] }) as Buffer;
     const half = whole.length / 2;
     for (let length = 1; length < whole.length; length++) {
-      const read = decodeDeltas(whole.subarray(0, length));
+      const read = decodeEvents(whole.subarray(0, length));
       if (length === half) expect(read?.events).toHaveLength(1);
       else expect(read, `the first ${length} bytes`).toBeUndefined();
     }
@@ -88,8 +123,8 @@ describe("delta frame: any other frame", () => {
   test("of random bytes neither hangs nor throws", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
-        decodeDeltas(bytes);
-        decodeDeltas(Uint8Array.of(10, bytes.length, ...bytes));
+        decodeEvents(bytes);
+        decodeEvents(Uint8Array.of(10, bytes.length, ...bytes));
       }),
       { numRuns: 2_000 },
     );

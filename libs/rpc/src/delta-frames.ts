@@ -4,18 +4,26 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 
 /**
- * A fast codec for frames of plain deltas, which almost all frames of a session are, in the format
- * of proto/worker.proto. Other frames are left to the general serializer.
+ * A fast codec for the usual frames of a session, in the format of proto/worker.proto: it writes those
+ * of plain deltas, and reads those of plain deltas, beginnings and ends. Other frames are left to the
+ * general serializer.
  */
 
 /** Field numbers of proto/worker.proto, with the wire type in the lower three bits. */
 const EVENTS_TAG = (1 << 3) | 2;
 const ID_TAG = 1 << 3;
+const STARTED_TAG = (2 << 3) | 2;
 const DELTA_TAG = (3 << 3) | 2;
+const FINISH_TAG = (4 << 3) | 2;
+const DONE_TAG = (5 << 3) | 2;
 const CHOICE_TAG = 1 << 3;
 const TEXT_TAG = (2 << 3) | 2;
 const TOKENS_TAG = 3 << 3;
 const TOKEN_IDS_TAG = (5 << 3) | 2;
+const REASON_TAG = (2 << 3) | 2;
+const STOP_TAG = (3 << 3) | 2;
+const QUEUED_MS_TAG = (3 << 3) | 1;
+const DOUBLE_BYTES = 8;
 
 /** A larger frame goes to the general serializer. */
 const FRAME_BYTES = 64 * 1024;
@@ -77,8 +85,8 @@ function varintBytes(value: number): number {
   return bytes;
 }
 
-/** The frame as the general deserializer returns it; undefined unless it has only plain deltas. */
-export function decodeDeltas(bytes: Uint8Array): InferenceEvents__Output | undefined {
+/** The frame as the general deserializer returns it; undefined for one that is left to that. */
+export function decodeEvents(bytes: Uint8Array): InferenceEvents__Output | undefined {
   const reader = new Reader(bytes);
   const events: InferenceEvents__Output["events"] = [];
   while (reader.at < bytes.length) {
@@ -90,15 +98,41 @@ export function decodeDeltas(bytes: Uint8Array): InferenceEvents__Output | undef
   return { events, computed: [] };
 }
 
-type DeltaEvent = InferenceEvents__Output["events"][number];
+type WireEvent = InferenceEvents__Output["events"][number];
 
-function readEvent(reader: Reader, end: number): DeltaEvent | undefined {
+function readEvent(reader: Reader, end: number): WireEvent | undefined {
   let id = 0;
   if (reader.bytes[reader.at] === ID_TAG) {
     reader.at++;
     id = reader.number();
   }
-  if (reader.bytes[reader.at++] !== DELTA_TAG || reader.endOfMember(end) !== end) return undefined;
+  const tag = reader.bytes[reader.at++];
+  if (reader.endOfMember(end) !== end) return undefined;
+  const event = readMember(reader, tag, id, end);
+  return reader.at === end ? event : undefined;
+}
+
+function readMember(
+  reader: Reader,
+  tag: number | undefined,
+  id: number,
+  end: number,
+): WireEvent | undefined {
+  switch (tag) {
+    case DELTA_TAG:
+      return readDelta(reader, id, end);
+    case STARTED_TAG:
+      return readStarted(reader, id, end);
+    case FINISH_TAG:
+      return readFinish(reader, id, end);
+    case DONE_TAG:
+      return readDone(reader, id, end);
+    default:
+      return undefined;
+  }
+}
+
+function readDelta(reader: Reader, id: number, end: number): WireEvent | undefined {
   let [choice, text, tokens] = [0, "", 0];
   const tokenIds: number[] = [];
   while (reader.at < end) {
@@ -109,9 +143,44 @@ function readEvent(reader: Reader, end: number): DeltaEvent | undefined {
     else if (tag === TOKEN_IDS_TAG) reader.numbers(end, tokenIds);
     else return undefined;
   }
-  if (reader.at !== end) return undefined;
   const delta = { choice, text, tokens, logprobs: [], tokenIds, cut: false };
-  return { id, event: "delta", delta } as DeltaEvent;
+  return { id, event: "delta", delta };
+}
+
+function readStarted(reader: Reader, id: number, end: number): WireEvent | undefined {
+  const numbers = [0, 0];
+  let queuedMs = 0;
+  while (reader.at < end) {
+    const tag = reader.bytes[reader.at++] as number;
+    if (tag === QUEUED_MS_TAG) queuedMs = reader.double();
+    else if (!reader.member(tag, numbers)) return undefined;
+  }
+  const [promptTokens = 0, cachedTokens = 0] = numbers;
+  return { id, event: "started", started: { promptTokens, cachedTokens, queuedMs } };
+}
+
+function readFinish(reader: Reader, id: number, end: number): WireEvent | undefined {
+  let [choice, reason] = [0, ""];
+  let stop: string | undefined;
+  while (reader.at < end) {
+    const tag = reader.bytes[reader.at++];
+    if (tag === CHOICE_TAG) choice = reader.number();
+    else if (tag === REASON_TAG) reason = reader.text(end);
+    else if (tag === STOP_TAG) stop = reader.text(end);
+    else return undefined;
+  }
+  const finish = { choice, reason, ...(stop !== undefined && { stop, _stop: "stop" as const }) };
+  return { id, event: "finish", finish };
+}
+
+function readDone(reader: Reader, id: number, end: number): WireEvent | undefined {
+  const numbers = [0, 0, 0, 0];
+  while (reader.at < end) {
+    if (!reader.member(reader.bytes[reader.at++] as number, numbers)) return undefined;
+  }
+  const [promptTokens = 0, cachedTokens = 0, completionTokens = 0, reasoningTokens = 0] = numbers;
+  const done = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+  return { id, event: "done", done };
 }
 
 /** A sequential reader; malformed input leaves `at` where no frame ends. */
@@ -133,6 +202,20 @@ class Reader {
     }
     this.at = Number.POSITIVE_INFINITY;
     return 0;
+  }
+
+  /** Reads a uint32 by its tag into its place, of a message whose first fields are such numbers. */
+  member(tag: number, into: number[]): boolean {
+    const field = tag >> 3;
+    if ((tag & 7) !== 0 || field < 1 || field > into.length) return false;
+    into[field - 1] = this.number();
+    return true;
+  }
+
+  double(): number {
+    const { at } = this;
+    this.at = at + DOUBLE_BYTES <= this.bytes.length ? at + DOUBLE_BYTES : Number.POSITIVE_INFINITY;
+    return this.at === Number.POSITIVE_INFINITY ? 0 : this.bytes.readDoubleLE(at);
   }
 
   /** Reads a length; returns the member's end, or an impossible offset if it exceeds `limit`. */

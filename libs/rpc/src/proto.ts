@@ -168,7 +168,7 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/WeightsRange";
 import { decodeChunk, encodeChunk } from "./chunk-codec.ts";
 import { servicesOf } from "./definitions/service-definitions.ts";
-import { decodeDeltas, encodeDeltas } from "./delta-frames.ts";
+import { decodeEvents, encodeDeltas } from "./delta-frames.ts";
 
 /** Every service of proto/*.proto for grpc-js, by its full name. */
 export const services = servicesOf(DESCRIPTORS);
@@ -358,7 +358,7 @@ function withPlainDeltas<Req, ReqOut>(
   const { responseSerialize, responseDeserialize } = session;
   return Object.assign(session, {
     responseSerialize: (frame: InferenceEvents) => encodeDeltas(frame) ?? responseSerialize(frame),
-    responseDeserialize: (bytes: Buffer) => decodeDeltas(bytes) ?? responseDeserialize(bytes),
+    responseDeserialize: (bytes: Buffer) => decodeEvents(bytes) ?? responseDeserialize(bytes),
   });
 }
 

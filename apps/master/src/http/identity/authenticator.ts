@@ -105,14 +105,14 @@ const SINGLE: ReadonlySet<string> = new Set([
 
 /** Node keeps the first of two `Authorization` headers, other servers the last. */
 function refuseRepeated(rawHeaders: readonly string[]): void {
-  const seen = new Set<string>();
+  const seen: string[] = [];
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]?.toLowerCase() ?? "";
     if (!SINGLE.has(name)) continue;
-    if (seen.has(name)) {
+    if (seen.includes(name)) {
       throw new AppError("invalid_api_key", `The header \`${name}\` was sent twice: send it once.`);
     }
-    seen.add(name);
+    seen.push(name);
   }
 }
 

@@ -9,6 +9,8 @@ const lostCodes: ReadonlySet<ErrorCode> = new Set(["worker_lost", "engine_failed
 /** Failures of the search for another replica that say more than the loss of the first. */
 const ownCodes: ReadonlySet<ErrorCode> = new Set(["cancelled", "deadline_exceeded"]);
 
+type EventResult = IteratorResult<EngineEvent, undefined>;
+
 /** A replica that answers, from its first event on. */
 export interface Begun {
   readonly replica: ReadyReplica;
@@ -54,37 +56,40 @@ export class LiveAnswer implements InferenceAnswer, AsyncIterator<EngineEvent> {
     return this.#begun.replica.node;
   }
 
-  async next(): Promise<IteratorResult<EngineEvent, undefined>> {
-    for (;;) {
-      const value = await this.#read();
-      if (value === undefined) return { value, done: true };
-      if (value.type === "failed") {
-        const failure = await this.#proceed(value.error);
-        if (failure) return { value: { ...value, error: failure }, done: false };
-      } else if (this.#record.take(value)) {
-        return { value, done: false };
-      }
-    }
+  /** Without a function that awaits: each token of each answer comes through here. */
+  next(): Promise<EventResult> {
+    const value = this.#pending;
+    if (value === undefined) return this.#begun.rest.next().then(this.#onRead);
+    this.#pending = undefined;
+    return Promise.resolve({ value, done: false as const }).then(this.#onRead);
   }
 
-  async return(): Promise<IteratorResult<EngineEvent, undefined>> {
+  async return(): Promise<EventResult> {
     this.#isLeft = true;
     await this.#begun.rest.return?.();
     return { value: undefined, done: true };
   }
 
-  /** The next event of the present replica. */
-  async #read(): Promise<EngineEvent | undefined> {
-    const event = this.#pending ?? (await this.#begun.rest.next()).value;
-    this.#pending = undefined;
+  /** What the reader gets for what the present replica sent. */
+  readonly #onRead = (read: EventResult): EventResult | Promise<EventResult> => {
+    const event = read.value;
+    if (event === undefined) return { value: undefined, done: true };
     const { replica } = this.#begun;
-    if (event?.type === "failed") this.#frame.onEnd(replica, event.error.code);
-    else if (event?.type === "done") this.#frame.onEnd(replica, undefined);
-    else if (event?.type === "delta" && !this.#hasToken) {
+    if (event.type === "failed") {
+      this.#frame.onEnd(replica, event.error.code);
+      return this.#onFailed(event);
+    }
+    if (event.type === "done") this.#frame.onEnd(replica, undefined);
+    else if (event.type === "delta" && !this.#hasToken) {
       this.#hasToken = true;
       this.#frame.onToken();
     }
-    return event;
+    return this.#record.take(event) ? read : this.next();
+  };
+
+  async #onFailed(event: EngineEvent & { readonly type: "failed" }): Promise<EventResult> {
+    const failure = await this.#proceed(event.error);
+    return failure ? { value: { ...event, error: failure }, done: false } : this.next();
   }
 
   /** Continues on another replica; else gives the failure that ends the answer. */

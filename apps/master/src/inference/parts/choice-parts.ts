@@ -35,7 +35,8 @@ export function choiceParts(requests: readonly GenerateRequest[], replicas: numb
       return {
         prompt,
         first: prompt * choices + from,
-        request: { ...request, choices: own, sampling: { ...sampling, seed } },
+        request:
+          count === 1 ? request : { ...request, choices: own, sampling: { ...sampling, seed } },
         sharesPrompt: part > 0,
         place,
       };
