@@ -123,8 +123,16 @@ test("durable log: a missing first segment is refused, with the remedy", async (
   });
 });
 
-test("durable log: a snapshot keeps trailing entries, bounded by count and by bytes", async () => {
-  for (const change of [{ trailingEntries: 3 }, { trailingBytes: 1_600 }]) {
+test("durable log: a snapshot keeps trailing entries for others, bounded in count and bytes", async () => {
+  const alone = { ...EMPTY_CONF_STATE, voters: [1] };
+  const both = { ...EMPTY_CONF_STATE, voters: [1], learners: [2] };
+  const cases = [
+    [{ trailingEntries: 3 }, both, 7],
+    [{ trailingBytes: 1_600 }, both, 7],
+    [{ trailingEntries: 3 }, alone, 10],
+  ] as const;
+  for (const [change, confState, first] of cases) {
+    const membership = { confState, members: [], lastId: 1 };
     const files = new MemoryFiles();
     const log = await open(files, change);
     await log.bootstrap(membership, []);
@@ -134,10 +142,10 @@ test("durable log: a snapshot keeps trailing entries, bounded by count and by by
       await log.write(append({ term: 1, vote: 1, commit: index, entries }));
     }
     await log.compact({ index: 9, term: 1 }, membership, []);
-    expect([log.memory.firstIndex(), log.memory.lastIndex()]).toEqual([7, 10]);
+    expect([log.memory.firstIndex(), log.memory.lastIndex()]).toEqual([first, 10]);
     await log.close();
     const again = await open(files, change);
-    expect(again.memory.firstIndex()).toBe(7);
+    expect(again.memory.firstIndex()).toBe(first);
     await again.close();
   }
 });

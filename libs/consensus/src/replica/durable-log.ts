@@ -1,6 +1,6 @@
 import { AppError, toAppError } from "@heddle/base/errors";
 import type { Message } from "@heddle/raft/core/message";
-import type { HardState, Snapshot } from "@heddle/raft/core/state";
+import type { ConfState, HardState, Snapshot } from "@heddle/raft/core/state";
 import type { Entry } from "@heddle/raft/log/entry";
 import { MemoryStorage } from "@heddle/raft/log/memory-storage";
 import { type SnapshotId, type SnapshotMeta, SnapshotStore } from "@heddle/storage/snapshot-store";
@@ -18,7 +18,7 @@ export interface DurableLogOptions {
   readonly directory: string;
   readonly owner: WalOwner;
   readonly segmentBytes?: number | undefined;
-  /** The entries before a snapshot that stay in memory for members that lag; 10,000. */
+  /** The entries before a snapshot that stay in memory for other members that lag; 10,000. */
   readonly trailingEntries?: number | undefined;
   /** Bytes that those entries may have in all; 64 MiB. */
   readonly trailingBytes?: number | undefined;
@@ -151,7 +151,7 @@ export class DurableLog {
     await this.#wal.append([snapshotRecord(id)]);
     if (id.index <= this.snapshotIndex) return;
     this.memory.createSnapshot(id.index, membership.confState, NO_BYTES);
-    this.#keepTrailing(id.index);
+    this.#keepTrailing(id.index, membership.confState);
     await this.dropReplaced(id);
   }
 
@@ -240,10 +240,14 @@ export class DurableLog {
     );
   }
 
-  /** Drops entries before the snapshot from memory, but for the last ones that members may lag by. */
-  #keepTrailing(snapshotIndex: number): void {
-    const { trailingEntries = TRAILING_ENTRIES, trailingBytes = TRAILING_BYTES } = this.#options;
+  /** Drops entries before the snapshot from memory, but for the last ones that other members may lag by. */
+  #keepTrailing(snapshotIndex: number, confState: ConfState): void {
     const { memory } = this;
+    if (isAlone(confState)) {
+      memory.compact(snapshotIndex);
+      return;
+    }
+    const { trailingEntries = TRAILING_ENTRIES, trailingBytes = TRAILING_BYTES } = this.#options;
     const oldest = Math.max(memory.firstIndex(), snapshotIndex - trailingEntries + 1);
     const kept = memory.newestWithin(oldest, snapshotIndex, trailingBytes);
     if (kept > memory.firstIndex()) memory.compact(kept - 1);
@@ -260,8 +264,12 @@ export class DurableLog {
     this.memory.applySnapshot({ ...snapshot, index: first.index, term: first.term });
     this.memory.append(rest);
     this.memory.createSnapshot(snapshot.index, snapshot.confState, NO_BYTES);
-    this.#keepTrailing(snapshot.index);
+    this.#keepTrailing(snapshot.index, snapshot.confState);
   }
+}
+
+function isAlone({ voters, votersOutgoing, learners }: ConfState): boolean {
+  return voters.length + votersOutgoing.length + learners.length === 1;
 }
 
 function snapshotRecord({ index, term }: SnapshotId): WalRecord {
