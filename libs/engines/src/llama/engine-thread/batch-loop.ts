@@ -223,7 +223,7 @@ export class BatchLoop {
       const due = this.#calls.tokens;
       const free = this.#cache.makeRoom(wanted + due) - due;
       if (free < wanted) {
-        this.#drafts.plan(decoding, "none");
+        this.#drafts.withdraw(decoding);
         planPrefill(prompts, Math.max(0, free - decoding.length));
       }
       // A sequence alone always fits, so the preempting ends.
@@ -263,12 +263,16 @@ export class BatchLoop {
   }
 
   /** Sequences with drafts in calls of their own, the others as is fastest. */
-  #decodeRound(decoding: TextSequence[]): void {
-    const isApart = this.#grouping.isApart(decoding.length);
-    this.#drafts.plan(decoding, isApart ? "apart" : "none");
+  #decodeRound(decoding: readonly TextSequence[]): void {
+    const free = decoding.filter((sequence) => !sequence.isDeterministic);
+    const isApart = this.#grouping.isApart(free.length);
+    this.#drafts.plan(
+      free,
+      isApart ? "apart" : { roundMs: this.#grouping.togetherMs(free.length) },
+    );
     const others: TextSequence[] = [];
     for (const sequence of decoding) {
-      const isAlone = sequence.isDeterministic || (isApart && this.#drafts.isAlone(sequence));
+      const isAlone = sequence.isDeterministic || this.#drafts.isAlone(sequence, isApart);
       if (isAlone) this.#compute([sequence]);
       else others.push(sequence);
     }
@@ -372,7 +376,7 @@ export class BatchLoop {
       sequence.computed += sequence.planned;
       this.#queue.charge(sequence.fairKey, sequence.planned + sequence.drafted);
       sequence.planned = 0;
-      this.#drafts.totals.drafted += sequence.drafted;
+      this.#drafts.computed(sequence);
     }
     return true;
   }

@@ -36,6 +36,8 @@ interface Experience {
   interval: number;
   /** The time of a usual call at the last comparison; 0 before the first. */
   comparedMs: number;
+  /** The latest time of one call for all; 0 before the first. */
+  togetherMs: number;
 }
 
 /** Rounds of one number of sequences that follow each other, and the time of their usual calls. */
@@ -74,12 +76,18 @@ export class DecodeGrouping {
       rounds: 0,
       interval: 1,
       comparedMs: 0,
+      togetherMs: 0,
     }));
   }
 
   /** Whether each of this many sequences has a call of its own. */
   isApart(count: number): boolean {
     return count < 2 || (this.#experiences[count] as Experience).apart;
+  }
+
+  /** The latest time of one call for this many; 0 before the first. */
+  togetherMs(count: number): number {
+    return (this.#experiences[count] as Experience).togetherMs;
   }
 
   /**
@@ -98,7 +106,7 @@ export class DecodeGrouping {
     if (trial || !experience.apart) gather();
     if (trial) this.#compare(count, experience, call);
     else if (experience.apart) this.#smooth(this.#timeOfEach(count, call) / count);
-    else this.#smooth(this.#timeOf(call, 0, count));
+    else experience.togetherMs = this.#smooth(this.#timeOf(call, 0, count));
   }
 
   /** A trial follows a round of the usual way, to be compared with it. */
@@ -125,9 +133,10 @@ export class DecodeGrouping {
     this.#streak.usualMs = 0;
   }
 
-  #smooth(ms: number): void {
+  #smooth(ms: number): number {
     const { usualMs } = this.#streak;
     this.#streak.usualMs = usualMs === 0 ? ms : usualMs + LATEST_ROUND * (ms - usualMs);
+    return this.#streak.usualMs;
   }
 
   #timeOfEach(count: number, call: Call): number {

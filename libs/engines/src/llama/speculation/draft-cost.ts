@@ -45,6 +45,11 @@ export class DraftCost {
     return 1 + (drafted * share * sequences) / (1 + share * (sequences - 1));
   }
 
+  /** The time of a call of one sequence with the draft; 0 before a call without one was timed. */
+  msOf(drafted: number): number {
+    return this.#singleMs * this.of(drafted);
+  }
+
   /** Whether the next call without a draft is to be timed. */
   isTimingDue(): boolean {
     return this.#singleMs === 0 || ++this.#calls >= CALLS_PER_TIMING;

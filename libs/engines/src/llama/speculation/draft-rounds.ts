@@ -1,21 +1,24 @@
 import type { Sequence, TextSequence } from "../kv-cache/sequence.ts";
 import type { TokenList } from "../kv-cache/token-list.ts";
+import { DraftBudget } from "./draft-budget.ts";
 import { DraftCost } from "./draft-cost.ts";
-import { DraftRates } from "./draft-rates.ts";
-import { Drafter } from "./drafter.ts";
+import { DraftRates, type RatesStart } from "./draft-rates.ts";
+import { Drafter, type DraftRecord } from "./drafter.ts";
 
 /** Drafted tokens of a round over all sequences: more sequences get shorter drafts. */
-export const MAX_ROUND_DRAFT_TOKENS = 64;
-
-/** What the first rates of a text weigh in tokens: a few draws are more often right by chance. */
-const GREEDY_WEIGHT = 2;
-const DRAWN_WEIGHT = 4;
+export const MAX_ROUND_DRAFT_TOKENS = 128;
 
 interface DraftLimits {
   /** The most tokens of a draft. */
   readonly draftTokens: number;
   readonly contextTokens: number;
 }
+
+/**
+ * How a round with drafts is computed: `together` in one call, `apart` in one call for each sequence.
+ * With a time, in one call that takes so long without drafts, which those with a draft leave.
+ */
+type DraftWay = "together" | "apart" | { readonly roundMs: number };
 
 /** Plans the drafts of a round's sequences, and counts what they bring. */
 export class DraftRounds {
@@ -24,9 +27,12 @@ export class DraftRounds {
   readonly #limits: DraftLimits;
   readonly #clockMs: () => number;
   readonly #cost = new DraftCost();
-  /** The rates of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn. */
-  readonly #greedyRates = new DraftRates(GREEDY_WEIGHT);
-  readonly #drawnRates = new DraftRates(DRAWN_WEIGHT);
+  /**
+   * Of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn: these are
+   * more often right by chance. They are a few numbers and no text, so that all callers share them.
+   */
+  readonly #greedy = recordOf({ firstWeight: 2, caution: 0 }, 24);
+  readonly #drawn = recordOf({ firstWeight: 4, caution: 1 }, 4);
 
   constructor(limits: DraftLimits, clockMs: () => number) {
     this.#limits = limits;
@@ -35,34 +41,51 @@ export class DraftRounds {
 
   /** Predicts the tokens of a new text. */
   drafterOf(text: TokenList, temperature: number): Drafter {
-    const all = temperature === 0 ? this.#greedyRates : this.#drawnRates;
-    return new Drafter(text, all.ofText());
+    return new Drafter(text, temperature === 0 ? this.#greedy : this.#drawn);
   }
 
-  /**
-   * Sets `drafted` of each; gives their sum. With `none` tokens are predicted and not computed; `together`
-   * all are computed in one call.
-   */
-  plan(decoding: readonly TextSequence[], how: "none" | "apart" | "together"): number {
-    const { draftTokens, contextTokens } = this.#limits;
-    const share = Math.floor(MAX_ROUND_DRAFT_TOKENS / Math.max(1, decoding.length));
-    const limit = how === "none" ? 0 : Math.min(draftTokens, share);
-    const sequences = how === "together" ? decoding.length : 1;
-    const costOf = (drafted: number) => this.#cost.of(drafted, sequences);
-    let sum = 0;
+  /** Sets `drafted` of each, and gives their sum. */
+  plan(decoding: readonly TextSequence[], way: DraftWay): number {
+    const count = decoding.length;
+    // Before both times are known, tokens are only predicted.
+    const isKnown = typeof way === "string" || (way.roundMs > 0 && this.#cost.msOf(0) > 0);
+    const limit = isKnown ? Math.floor(MAX_ROUND_DRAFT_TOKENS / Math.max(1, count)) : 0;
+    const costOf = this.#costOf(way, count);
+    for (const sequence of decoding) this.#propose(sequence, limit, costOf);
+    return decoding.reduce((sum, { drafted }) => sum + drafted, 0);
+  }
+
+  /** Tokens are predicted and not computed. */
+  withdraw(decoding: readonly TextSequence[]): void {
     for (const sequence of decoding) {
-      const { drafter, request, sampled, tokens } = sequence;
-      if (drafter === undefined) continue;
-      const left = Math.min(request.maxTokens - sampled, contextTokens - tokens.length) - 1;
-      sequence.drafted = drafter.propose(Math.min(limit, left), costOf);
-      sum += sequence.drafted;
+      sequence.drafter?.withdraw();
+      sequence.drafted = 0;
     }
-    return sum;
   }
 
-  /** Whether the sequence gets a call of its own, where that costs no more than one with others. */
-  isAlone({ drafter, drafted }: TextSequence): boolean {
-    return drafted > 0 || (drafter !== undefined && this.#cost.isTimingDue());
+  /** The cost of a draft, as a multiple of the sequence's part of the round without drafts. */
+  #costOf(way: DraftWay, count: number): (drafted: number) => number {
+    const cost = this.#cost;
+    if (typeof way === "string") {
+      return (drafted) => cost.of(drafted, way === "together" ? count : 1);
+    }
+    // The others' call is shorter by this, without the sequence.
+    const savedMs = Math.max(0, way.roundMs - cost.msOf(0)) / (count - 1);
+    const partMs = way.roundMs / count;
+    return (drafted) => 1 + (cost.msOf(drafted) - savedMs) / partMs;
+  }
+
+  #propose(sequence: TextSequence, limit: number, costOf: (drafted: number) => number): void {
+    const { drafter, request, sampled, tokens } = sequence;
+    if (drafter === undefined) return;
+    const { draftTokens, contextTokens } = this.#limits;
+    const left = Math.min(request.maxTokens - sampled, contextTokens - tokens.length) - 1;
+    sequence.drafted = drafter.propose(Math.min(draftTokens, limit, left), costOf);
+  }
+
+  /** Whether the sequence gets a call of its own; where they are `apart`, some without a draft are timed. */
+  isAlone({ drafter, drafted }: TextSequence, isApart: boolean): boolean {
+    return drafted > 0 || (isApart && drafter !== undefined && this.#cost.isTimingDue());
   }
 
   /** Runs a call that decodes one sequence, and learns from the time that it takes. */
@@ -70,6 +93,13 @@ export class DraftRounds {
     const beganMs = this.#clockMs();
     call();
     this.#cost.measured(drafted, this.#clockMs() - beganMs);
+  }
+
+  /** The sequence's draft was computed. */
+  computed(sequence: Sequence): void {
+    if (sequence.drafted === 0 || sequence.embedding !== undefined) return;
+    sequence.drafter?.computed();
+    this.totals.drafted += sequence.drafted;
   }
 
   /** Whether the sampled token is the next of the draft, whose cell then counts as computed. */
@@ -80,4 +110,8 @@ export class DraftRounds {
     this.totals.accepted++;
     return true;
   }
+}
+
+function recordOf(start: RatesStart, mostFirstCalls: number): DraftRecord {
+  return { rates: new DraftRates(start), budget: new DraftBudget(mostFirstCalls) };
 }

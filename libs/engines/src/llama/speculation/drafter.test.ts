@@ -3,20 +3,28 @@
 import { seededRandom } from "@heddle/base/random";
 import { expect, it } from "vitest";
 import { TokenList } from "../kv-cache/token-list.ts";
+import { DraftBudget } from "./draft-budget.ts";
 import { DraftCost } from "./draft-cost.ts";
 import { DraftRates } from "./draft-rates.ts";
-import { Drafter, MAX_DRAFT_TOKENS } from "./drafter.ts";
+import { Drafter, type DraftRecord, MAX_DRAFT_TOKENS } from "./drafter.ts";
 import { LookupIndex } from "./lookup-index.ts";
+
+/** What drafts that saved `saved` calls leave. */
+function recordOf(saved = 0): DraftRecord {
+  const budget = new DraftBudget(24);
+  for (let call = 0; call < saved; call++) budget.sampled(true, true);
+  return { rates: new DraftRates({ firstWeight: 2, caution: 0 }), budget };
+}
 
 /** Decodes `answer` after `prompt`; gives the calls it took, and the tokens that were drafted. */
 function decode(
   prompt: readonly number[],
   answer: readonly number[],
   cost = 0.4,
-  all = new DraftRates(2),
+  all = recordOf(),
 ) {
   const text = new TokenList(Int32Array.from(prompt), 4);
-  const drafter = new Drafter(text, all.ofText());
+  const drafter = new Drafter(text, all);
   const costOf = (length: number) => 1 + cost * length;
   let calls = 0;
   let drafted = 0;
@@ -24,6 +32,7 @@ function decode(
     const draft = drafter.propose(MAX_DRAFT_TOKENS, costOf);
     expect(draft).toBeLessThanOrEqual(MAX_DRAFT_TOKENS);
     drafted += draft;
+    if (draft > 0) drafter.computed();
     let isRight = true;
     for (let row = 0; isRight && at < answer.length; row++) {
       expect(row).toBeLessThanOrEqual(draft);
@@ -45,17 +54,16 @@ it("draft: a text that repeats its prompt takes a fraction of the calls", () => 
 });
 
 it("draft: a text begins with the rates of the texts before it", () => {
-  const all = new DraftRates(2);
+  const all = recordOf();
   const copied = tokens(400, 5_000);
   const first = decode(copied, copied.slice(100, 300), 0.4, all).calls;
   expect(decode(copied, copied.slice(100, 300), 0.4, all).calls).toBeLessThan(first - 4);
   // Where predictions failed before, a match that is as long is not tried.
-  const failing = new DraftRates(2);
-  for (let text = 0; text < 20; text++) failing.learn(5, false);
+  const failing = recordOf(100);
+  for (let text = 0; text < 20; text++) failing.rates.learn(5, false);
   const text = new TokenList(Int32Array.from([...copied, ...copied.slice(0, 40)]), 4);
   const cheap = (length: number) => 1 + 0.2 * length;
-  const draft = (rates: DraftRates) =>
-    new Drafter(text, rates.ofText()).propose(MAX_DRAFT_TOKENS, cheap);
+  const draft = (record: DraftRecord) => new Drafter(text, record).propose(MAX_DRAFT_TOKENS, cheap);
   expect(draft(failing)).toBe(0);
   expect(draft(all)).toBe(MAX_DRAFT_TOKENS);
 });
@@ -105,7 +113,7 @@ it("draft: its length is the one that promises the most tokens for its measured 
   const prompt = tokens(400, 5_000);
   const drafter = new Drafter(
     new TokenList(Int32Array.from([...prompt, ...prompt.slice(0, 20)]), 4),
-    new DraftRates(2),
+    recordOf(100),
   );
   const lengthAt = (costs: Readonly<Record<number, number>>) => {
     for (let learned = 0; learned < 60; learned++) {
