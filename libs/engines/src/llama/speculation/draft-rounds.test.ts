@@ -81,7 +81,7 @@ it("drafts side by side: leaving must save the others as much time as it takes",
   expect(rounds.plan(sequences, { roundMs: 34 })).toBe(4);
 });
 
-it("drafts side by side: none is made before a call for all and one for one were timed", () => {
+it("drafts side by side: none is made before both calls were timed", () => {
   const untimed = new DraftRounds({ draftTokens: 47, contextTokens: 8_192 }, () => 0);
   for (const [rounds, roundMs] of [
     [untimed, 19],
