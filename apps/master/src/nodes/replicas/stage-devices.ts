@@ -219,7 +219,11 @@ export class StageDevices {
         deployment,
         nodeId,
       } as const;
-      this.#run(replicaKey(release), async () => void (await propose(control, release)));
+      this.#run(replicaKey(release), async () => {
+        // Else its other stages would get GPUs without this one's.
+        await this.#claim(deployment, undefined);
+        await propose(control, release);
+      });
     }
   }
 

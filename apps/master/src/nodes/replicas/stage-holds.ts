@@ -13,7 +13,7 @@ import type { WakeUp } from "./wake-up.ts";
 
 /** A worker that is absent or drained for so long has lost its stage. */
 const ABSENT_MS = 1_500;
-/** Where no other worker can take a lost stage, its own may come back: a restart takes seconds. */
+/** Where no other worker can take a lost stage, its own or its GPU may come back: a restart takes seconds. */
 const RETURNS_MS = 20_000;
 /** A stage that has failed for this long goes to a worker that has none, if there is one with the memory. */
 const FAILING_MS = 10_000;
@@ -23,6 +23,8 @@ interface StageWorkersNow {
   readonly spares: readonly StageCandidate[];
   /** All workers. */
   readonly workers: ReadonlyMap<string, StageCandidate>;
+  /** How it is with the GPUs that a worker's stage needs, if any: some have failed, or are others'. */
+  readonly gpusOf: (node: string) => "present" | "failed" | "taken";
 }
 
 /** How workers have the stages of replicas, as time passes. */
@@ -34,6 +36,8 @@ export class StageHolds {
   readonly #absentSinceMs = new Map<string, number>();
   /** Keyed by key of a stage, then node: since when it has not been ready after a failure. */
   readonly #failingSinceMs = new Map<string, number>();
+  /** In the same way: since when its GPU has failed. */
+  readonly #lacksGpuSinceMs = new Map<string, number>();
 
   constructor(clock: Clock, wakeUp: WakeUp) {
     this.cuts = new StageCuts(clock);
@@ -45,6 +49,7 @@ export class StageHolds {
     this.cuts.clear();
     this.#absentSinceMs.clear();
     this.#failingSinceMs.clear();
+    this.#lacksGpuSinceMs.clear();
   }
 
   /** Forgets what is of other replicas than these. */
@@ -53,7 +58,7 @@ export class StageHolds {
       replica.parts.map((part, index) => placeOf(replica, part, index)),
     );
     const nodes = replicas.flatMap(({ parts }) => parts.map(({ node }) => node));
-    keepOnly(this.#failingSinceMs, new Set(places));
+    for (const map of [this.#failingSinceMs, this.#lacksGpuSinceMs]) keepOnly(map, new Set(places));
     keepOnly(this.#absentSinceMs, new Set(nodes));
   }
 
@@ -64,9 +69,23 @@ export class StageHolds {
     const failing = parts.filter((part, index) => this.#fails(replica, part, index, now));
     const odd = this.#odd(replica, now);
     const moving = new Set([...failing, ...odd, ...this.#parted(replica, holds, now)]);
-    return holds.map((hold, index) =>
-      hold === "firm" && moving.has(parts[index]!) ? "lost" : hold,
-    );
+    return holds.map((hold, index) => {
+      if (hold !== "firm") return hold;
+      const part = parts[index]!;
+      return moving.has(part) ? "lost" : this.#onGpus(placeOf(replica, part, index), part, now);
+    });
+  }
+
+  /** A failed GPU may be found well. One that others have does not come back soon. */
+  #onGpus(at: string, { node }: StagePart, { gpusOf }: StageWorkersNow): StageHold {
+    const gpus = gpusOf(node);
+    if (gpus !== "failed") {
+      this.#lacksGpuSinceMs.delete(at);
+      return gpus === "taken" ? "gone" : "firm";
+    }
+    const leftMs = RETURNS_MS - this.#sinceMs(this.#lacksGpuSinceMs, at);
+    if (leftMs > 0) this.#wakeUp.after(leftMs);
+    return leftMs > 0 ? "lost" : "gone";
   }
 
   /** A worker that is absent may come back, and for one that is drained another may just attach. */

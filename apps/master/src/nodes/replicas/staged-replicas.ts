@@ -27,7 +27,7 @@ import { WakeUp } from "./wake-up.ts";
 
 /** A new leader takes up the replicas that workers report within this time. */
 const ADOPTS_MS = 3_000;
-/** How long replicas that lack a stage keep their GPUs: two of them may wait for each other's. */
+/** How long replicas that lack a stage keep GPUs, and their other stages: two may wait for each other's. */
 const KEEPS_GPUS_MS = 30_000;
 
 /** Where the replicas of models that workers divide go. */
@@ -150,6 +150,7 @@ export class StagedReplicas {
       division.replicas.splice(split.divided);
       division.broken.splice(split.divided - division.replicas.length);
       if (onGpus && this.#keepsGpus(key, division, split.divided)) keeping.add(key);
+      else if (onGpus) division.broken = [];
       if (division.replicas.length === split.divided) division.planner.settle();
       else {
         lacking.add(key);
@@ -218,13 +219,11 @@ export class StagedReplicas {
         others,
       );
       const spares = others.filter((each) => !most || stageBuildOf(each) === stageBuildOf(most));
-      const holds = this.#holds.of(replica, { spares, workers }).map((hold, index) => {
-        const { node } = replica.parts[index]!;
-        const hasGpus = !onGpus || workers.get(node)?.memoryBytes(spec.key) !== 0;
-        if (hold !== "firm" || hasGpus) return hold;
-        // Its GPU has failed, or something else has it.
-        return held.has(node) ? "lost" : "gone";
-      });
+      const gpusOf = (node: string) => {
+        if (!onGpus || workers.get(node)?.memoryBytes(spec.key) !== 0) return "present";
+        return held.has(node) ? "failed" : "taken";
+      };
+      const holds = this.#holds.of(replica, { spares, workers, gpusOf });
       const next = mended(replica, { holds, spares, workers, cuts: this.#holds.cuts });
       if (next) sound.push(next);
       else if (serves(replica, workers)) broken.push(replica);
