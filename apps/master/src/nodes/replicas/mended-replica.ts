@@ -71,8 +71,14 @@ function successor(replica: StagedReplica, mending: Mending): StagedReplica | un
     if (spare) next.parts[index] = { ...part, node: spare.node.id };
     else if (holds[index] === "gone") return undefined;
   }
-  const isServed = workers.get(lastNode(replica))?.node.replica(replica.of.key)?.phase === "ready";
-  return isServed ? following(next, replica, workers) : next;
+  return hasCalls(replica, workers) ? following(next, replica, workers) : next;
+}
+
+/** Whether its last stage takes calls, or has some that wait for the stage of another worker. */
+function hasCalls(replica: StagedReplica, workers: Mending["workers"]): boolean {
+  const last = workers.get(lastNode(replica))?.node.replica(replica.of.key);
+  if (!last) return false;
+  return last.phase === "ready" || last.load.running + last.load.waiting > 0;
 }
 
 /** The replica, before which the other one serves until it is ready. */

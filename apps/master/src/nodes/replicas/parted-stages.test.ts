@@ -45,6 +45,22 @@ test("parted stages: a last one that reaches no other leaves itself", async () =
   expect(await parted(bench, "c", "a", "b")).toEqual(["m d", "m#d/0 a", "m#d/1 b"]);
 });
 
+test("parted stages: a last one that leaves keeps its calls until the next is ready", async () => {
+  const bench = new StageBench();
+  for (const name of ["a", "b", "c", "d"]) bench.add(name, undefined, 800);
+  await bench.places();
+  bench.nowMs += AFTER_ADOPTION_MS;
+  bench.load(await bench.places());
+  bench.call("c");
+  bench.part("c", ["a", "b"]);
+  const old = ["m#c/0 a", "m#c/1 b"];
+  const next = ["m#d/0 a", "m#d/1 b"];
+  const both = await bench.places();
+  expect(stagePlacesOf(both)).toEqual(["m c", "m d", ...old, ...next]);
+  bench.load(both);
+  expect(stagePlacesOf(await bench.places())).toEqual(["m d", ...old, ...next]);
+});
+
 test("parted stages: two that did not reach each other get no stages together", async () => {
   const bench = await placedBench("a", "b", "c", "d", "e");
   expect(await parted(bench, "c", "a")).toEqual(["m c", "m#c/0 d", "m#c/1 b"]);

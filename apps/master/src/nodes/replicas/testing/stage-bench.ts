@@ -171,6 +171,12 @@ export class StageBench {
     });
   }
 
+  /** The worker with the last stage reports a call. */
+  call(last: string): void {
+    const report = this.#reports.get(`m@${last}`)!;
+    this.#reports.set(`m@${last}`, { ...report, load: { ...emptyLoad, running: 1 } });
+  }
+
   unload(node: string): void {
     this.#reports.delete(`m@${node}`);
   }
