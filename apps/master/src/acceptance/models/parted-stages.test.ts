@@ -96,7 +96,7 @@ describe("workers with stages that do not reach each other", () => {
     const [first = ""] = await ring();
     const begunMs = performance.now();
     const answer = longAnswer(() => proxies.get(first)?.cut());
-    const far = /worker \w+ \(\S+\), which has the last blocks .* does not reach worker \w+ \(/;
+    const far = /^worker \w+ \(\S+\), which has the last blocks .* does not reach worker \w+ \(/;
     await expect(answer).rejects.toMatchObject({ message: expect.stringMatching(far) });
     expect(performance.now() - begunMs).toBeLessThan(DEADLINE_MS);
     await eventually(async () => far.test((await model()).replicas[0]?.message ?? ""));

@@ -76,9 +76,9 @@ function successor(replica: StagedReplica, mending: Mending): StagedReplica | un
 
 /** Whether its last stage takes calls, or has some that wait for the stage of another worker. */
 function hasCalls(replica: StagedReplica, workers: Mending["workers"]): boolean {
-  const last = workers.get(lastNode(replica))?.node.replica(replica.of.key);
-  if (!last) return false;
-  return last.phase === "ready" || last.load.running + last.load.waiting > 0;
+  const node = workers.get(lastNode(replica))?.node;
+  const last = node?.replica(replica.of.key);
+  return last !== undefined && (last.phase === "ready" || node!.openCalls(last) > 0);
 }
 
 /** The replica, before which the other one serves until it is ready. */

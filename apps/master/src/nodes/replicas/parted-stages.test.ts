@@ -51,7 +51,7 @@ test("parted stages: a last one that leaves keeps its calls until the next is re
   await bench.places();
   bench.nowMs += AFTER_ADOPTION_MS;
   bench.load(await bench.places());
-  bench.call("c");
+  bench.withCalls.add("c");
   bench.part("c", ["a", "b"]);
   const old = ["m#c/0 a", "m#c/1 b"];
   const next = ["m#d/0 a", "m#d/1 b"];

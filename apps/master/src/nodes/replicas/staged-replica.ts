@@ -10,7 +10,7 @@ const DEFAULT_MAX_STAGES = 8;
 
 /** A worker that may get a stage. */
 export interface StageCandidate {
-  readonly node: Pick<AttachedNode, "id" | "replica" | "link" | "register">;
+  readonly node: Pick<AttachedNode, "id" | "replica" | "openCalls" | "link" | "register">;
   readonly leaving: "draining" | "drained" | undefined;
   /** Memory for replicas of a deployment, beside what else holds some; undefined if not known yet. */
   readonly memoryBytes: (deployment: string) => number | undefined;

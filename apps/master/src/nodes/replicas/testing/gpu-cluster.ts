@@ -153,6 +153,7 @@ export class GpuCluster {
           rack: "",
         },
         replica: (key: string) => this.#runs.get(id)?.get(key),
+        openCalls: () => 0,
       } as unknown as StageCandidate["node"];
       return { node, leaving: undefined, memoryBytes: (key) => memory(id, key) };
     });

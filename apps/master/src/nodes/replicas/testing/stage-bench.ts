@@ -39,6 +39,8 @@ export class StageBench {
   /** Workers that the latest plan considered. */
   considered: readonly string[] = [];
   readonly workers = new Map<string, StageCandidate>();
+  /** Workers whose last stages have open calls. */
+  readonly withCalls = new Set<string>();
   /** What they report: all that they had to load. */
   readonly #reports = new Map<string, ReplicaStatus>();
   readonly staged = this.leader();
@@ -111,6 +113,7 @@ export class StageBench {
         rack,
       },
       replica: (key: string) => this.#reports.get(`${key}@${name}`),
+      openCalls: () => (this.withCalls.has(name) ? 1 : 0),
     } as unknown as AttachedNode;
     this.workers.set(name, { node, leaving, memoryBytes: () => memoryBytes ?? undefined });
   }
@@ -169,12 +172,6 @@ export class StageBench {
       phase: "loading",
       unreachable,
     });
-  }
-
-  /** The worker with the last stage reports a call. */
-  call(last: string): void {
-    const report = this.#reports.get(`m@${last}`)!;
-    this.#reports.set(`m@${last}`, { ...report, load: { ...emptyLoad, running: 1 } });
   }
 
   unload(node: string): void {
