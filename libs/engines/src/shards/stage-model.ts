@@ -5,6 +5,7 @@ import { Batch, DECODED, NO_KV_SLOT, rowMemory } from "../llama/engine-thread/ba
 import type { KvSequences } from "../llama/kv-cache/prefix-tree.ts";
 import { type Llama, openBindings } from "../llama/native/bindings.ts";
 import { pickDevices, setDevices } from "../llama/native/device-split.ts";
+import { setLoadMode } from "../llama/native/huge-pages.ts";
 import type { Pointer } from "../llama/native/layouts.ts";
 import { findNativeLibrary } from "../llama/native/native-library.ts";
 import { CacheMover } from "./cache-mover.ts";
@@ -96,6 +97,7 @@ export class StageModel implements KvSequences {
     const params = llama.model_default_params();
     setDevices(params, devices.pointers, options.split);
     params.n_gpu_layers = devices.pointers.length === 0 ? 0 : (options.gpuLayers ?? ALL_LAYERS);
+    if (devices.pointers.length === 0) setLoadMode(params, options.path);
     const model = llama.model_load_from_file(options.path, params);
     if (model === null) throw new AppError("engine_failed", "the shard could not be loaded");
     const blocks = llama.model_n_layer(model);

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import type { EngineInfo, KvDtype } from "@heddle/contracts/engine";
@@ -14,7 +14,7 @@ import { UnifiedKvCache } from "../kv-cache/unified-kv-cache.ts";
 import { LLAMA_VERSION } from "../native/abi-guard.ts";
 import { type Bindings, type Llama, openBindings } from "../native/bindings.ts";
 import { pickDevices, setDevices } from "../native/device-split.ts";
-import { readsWeights } from "../native/huge-pages.ts";
+import { setLoadMode } from "../native/huge-pages.ts";
 import type { Pointer } from "../native/layouts.ts";
 import { findNativeLibrary } from "../native/native-library.ts";
 import { captureLog } from "../native/native-log.ts";
@@ -81,9 +81,6 @@ interface Loading {
   readonly chatTemplate: string;
 }
 
-/** In llama_load_mode: the file is read into memory of the process's own. */
-const LOAD_BY_READING = 0;
-
 /** In llama_pooling_type: the model says nothing, the last row, and a score in place of a vector. */
 const NO_POOLING = 0;
 const LAST = 3;
@@ -116,11 +113,7 @@ function readModel(llama: Llama, start: ThreadStart, devices: readonly bigint[])
   const params = llama.model_default_params();
   setDevices(params, devices, start.split);
   params.n_gpu_layers = devices.length === 0 ? 0 : start.gpuLayers;
-  // Where there is no file, the library says so, without its path.
-  const weightsBytes = statSync(start.modelPath, { throwIfNoEntry: false })?.size ?? 0;
-  if (devices.length === 0 && readsWeights(weightsBytes, process.availableMemory())) {
-    params.load_mode = LOAD_BY_READING;
-  }
+  if (devices.length === 0) setLoadMode(params, start.modelPath);
   return llama.model_load_from_file(start.modelPath, params);
 }
 

@@ -1,5 +1,6 @@
+import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { readsWeights, withHugePages } from "./huge-pages.ts";
+import { readsWeights, setLoadMode, withHugePages } from "./huge-pages.ts";
 
 test("huge pages: glibc is asked for them, beside the tunables that the user has set", () => {
   expect(withHugePages({ A: "b" })).toEqual({ A: "b", GLIBC_TUNABLES: "glibc.malloc.hugetlb=1" });
@@ -16,4 +17,10 @@ test("huge pages: a user's own choice is kept", () => {
 test("huge pages: weights larger than a quarter of the available memory stay mapped", () => {
   expect(readsWeights(100, 400)).toBe(true);
   expect(readsWeights(101, 400)).toBe(false);
+});
+
+test("huge pages: the library reads a small file into memory of its own", () => {
+  const params = { load_mode: -1 };
+  setLoadMode(params, fileURLToPath(import.meta.url));
+  expect(params.load_mode).toBe(0);
 });

@@ -1,3 +1,6 @@
+import { statSync } from "node:fs";
+import type { ModelParams } from "./layouts.ts";
+
 /**
  * A decode reads all weights once, and with pages of 4 KiB it also waits for page table walks.
  * - Pages of 2 MiB make decoding of SmolLM2-135M on one core 3 to 6 % faster.
@@ -12,11 +15,21 @@
  */
 const READ_SHARE = 0.25;
 
+/** In llama_load_mode: the file is read into memory of the process's own. */
+const LOAD_BY_READING = 0;
+
 const TUNABLE = "glibc.malloc.hugetlb";
 
 /** Whether weights are read into the process's own memory and not mapped. */
 export function readsWeights(weightsBytes: number, availableBytes: number): boolean {
   return weightsBytes <= availableBytes * READ_SHARE;
+}
+
+/** Has the library read the weights of a file, if they are to lie in huge pages. */
+export function setLoadMode(params: Pick<ModelParams, "load_mode">, path: string): void {
+  // Where there is no file, the library says so, without its path.
+  const weightsBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  if (readsWeights(weightsBytes, process.availableMemory())) params.load_mode = LOAD_BY_READING;
 }
 
 /** The environment in which glibc asks for huge pages; other C libraries ignore it. */
