@@ -124,6 +124,7 @@ function printStorms(storms: readonly JobStorm[]): void {
       "running p99",
       "event lag p99",
       "CPU ms a job",
+      "of workers",
       "KiB a job",
     ],
     storms.map((each) => [
@@ -136,6 +137,7 @@ function printStorms(storms: readonly JobStorm[]): void {
       each.runningMs.p99,
       each.eventLagMs.p99,
       each.cpuMsPerJob,
+      each.workersCpuMsPerJob,
       each.grownKibPerJob,
     ]),
   );

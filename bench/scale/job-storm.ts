@@ -33,6 +33,8 @@ export interface JobStorm {
   readonly eventLagMs: Summary;
   /** The processor time of the leader's process, for each job from its submission to its end. */
   readonly cpuMsPerJob: number;
+  /** The same of all simulated workers' processes, which share the cores. */
+  readonly workersCpuMsPerJob: number;
   /** The growth of the leader's memory, from before the storm to its end. */
   readonly grownKibPerJob: number;
 }
@@ -49,7 +51,7 @@ export async function measureJobStorm(
   const leading = async () => (await masters.uses()).find(({ name }) => name === leader);
   const before = await leading();
   const follower = await EventFollower.open(url, group.adminKey);
-  await fleet.report();
+  const idle = await fleet.report();
   const sent = await submitAll({ url, key: group.adminKey, jobs, rate, bodyOf: jobBody });
   const started = new Map<string, number>();
   const deadline = performance.now() + TIMEOUT_MS;
@@ -58,7 +60,8 @@ export async function measureJobStorm(
     if (follower.fault) throw follower.fault;
     for (const { jobId, startedMs } of (await fleet.report()).tasks) started.set(jobId, startedMs);
   }
-  for (const { jobId, startedMs } of (await fleet.report()).tasks) started.set(jobId, startedMs);
+  const settled = await fleet.report();
+  for (const { jobId, startedMs } of settled.tasks) started.set(jobId, startedMs);
   await follower.close();
   const after = await leading();
   const since = (at: ReadonlyMap<string, number>) =>
@@ -80,6 +83,7 @@ export async function measureJobStorm(
     runningMs: summarizeSamples(since(follower.runningMs)),
     eventLagMs: summarizeSamples(follower.lagsMs),
     cpuMsPerJob: ((after?.cpuMs ?? 0) - (before?.cpuMs ?? 0)) / jobs,
+    workersCpuMsPerJob: (settled.cpuMs - idle.cpuMs) / jobs,
     grownKibPerJob: ((after?.residentBytes ?? 0) - (before?.residentBytes ?? 0)) / 1024 / jobs,
   };
 }

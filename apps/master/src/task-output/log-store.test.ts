@@ -3,6 +3,7 @@
 import { mkdtempSync, readdirSync, rmSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pooledLogFiles, type TaskLogFiles } from "@heddle/storage/log-files";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { LogName } from "./log-name.ts";
 import { LogStore } from "./log-store.ts";
@@ -147,4 +148,38 @@ describe.each([
     ]);
     expect(await store.offsetAt(name, 8)).toBe(3);
   });
+});
+
+/** The pool's files, and the paths below the folder of those that were synced. */
+function countingFiles(): { readonly files: TaskLogFiles; readonly synced: Set<string> } {
+  const synced = new Set<string>();
+  const open: TaskLogFiles["open"] = async (root, path, flags) => {
+    const file = await pooledLogFiles.open(root, path, flags);
+    const datasync = file.datasync.bind(file);
+    return Object.assign(file, {
+      datasync: async () => {
+        await datasync();
+        synced.add(join(root, path));
+      },
+    });
+  };
+  return { files: { ...pooledLogFiles, open }, synced };
+}
+
+test("store: no log is closed between its piece and its sync", async () => {
+  const { files, synced } = countingFiles();
+  const log = { info: () => undefined, warn: () => undefined, error: () => undefined };
+  const bounds = { maxBytes: 2.5 * MEBIBYTE, maxAgeMs: 24 * HOUR_MS };
+  store = new LogStore({ directory: folder, log, syncPauseMs: 0, ...bounds, files });
+  const unsynced: string[] = [];
+  const jobs = Array.from({ length: 600 }, (_, at) => `job_${at}`);
+  const puts = jobs.map(async (jobId, at) => {
+    // Half of them come while the others are synced, and have the oldest closed.
+    while (at >= 300 && synced.size < (at - 300) / 4) await new Promise(setImmediate);
+    await put(jobId, 10);
+    const ofJob = [...synced].filter((path) => path.startsWith(`${join(folder, jobId)}/`));
+    if (ofJob.length < 2) unsynced.push(jobId);
+  });
+  await Promise.all(puts);
+  expect(unsynced).toEqual([]);
 });

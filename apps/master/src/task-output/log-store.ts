@@ -7,7 +7,7 @@ import { pooledLogFiles, type TaskLogFiles } from "@heddle/storage/log-files";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
-/** Open logs; the least recently used is closed first. */
+/** Open logs; of those that nobody uses, the least recently used is closed first. */
 const MAX_OPEN = 256;
 const DEFAULT_SYNC_PAUSE_MS = 50;
 /** Logs that are synced at a time: a slow disk writes several at once. */
@@ -56,6 +56,8 @@ export class LogStore {
   readonly #dirty = new Map<string, Waiting[]>();
   /** Logs in use, by path. */
   readonly #users = new Map<string, number>();
+  /** Open logs that are not in use and wholly on disk, the least recently used first. */
+  readonly #idle = new Set<string>();
   readonly #listeners = new Set<(name: LogName) => void>();
   readonly #sweepTimer: NodeJS.Timeout;
   readonly #syncPauseMs: number;
@@ -144,12 +146,7 @@ export class LogStore {
     clearInterval(this.#sweepTimer);
     clearTimeout(this.#syncTimer);
     await this.#sync();
-    for (const opening of this.#held.values()) {
-      const held = await opening.catch(() => undefined);
-      await held?.tail;
-      await held?.log.close();
-    }
-    this.#held.clear();
+    for (const path of [...this.#held.keys()]) await this.#close(path);
   }
 
   async #use<T>(name: LogName, create: true, work: (log: TaskLog) => Promise<T>): Promise<T>;
@@ -163,25 +160,33 @@ export class LogStore {
     const path = this.#path(name);
     if (!create && !this.#held.has(path) && !(await taskLogExists(path, this.#files)))
       return undefined;
-    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    this.#hold(path);
     try {
       const held = await this.#open(path);
       return await this.#inTurn(held, () => work(held.log));
     } finally {
-      const users = (this.#users.get(path) ?? 1) - 1;
-      if (users > 0) this.#users.set(path, users);
-      else this.#users.delete(path);
+      this.#release(path);
     }
+  }
+
+  #hold(path: string): void {
+    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    this.#idle.delete(path);
+  }
+
+  #release(path: string): void {
+    const users = (this.#users.get(path) ?? 1) - 1;
+    if (users > 0) {
+      this.#users.set(path, users);
+      return;
+    }
+    this.#users.delete(path);
+    if (this.#held.has(path) && !this.#dirty.has(path)) this.#idle.add(path);
   }
 
   #open(path: string): Promise<Held> {
     const known = this.#held.get(path);
-    if (known) {
-      // The map is in LRU order.
-      this.#held.delete(path);
-      this.#held.set(path, known);
-      return known;
-    }
+    if (known) return known;
     const opened = this.#files
       .makeFolder(dirname(path))
       .then(() => TaskLog.open(path, undefined, this.#files))
@@ -193,20 +198,25 @@ export class LogStore {
   }
 
   async #closeOldest(): Promise<void> {
-    if (this.#held.size <= MAX_OPEN) return;
-    for (const [path, opening] of this.#held) {
-      if (this.#users.has(path) || this.#dirty.has(path)) continue;
-      this.#held.delete(path);
-      const held = await opening.catch(() => undefined);
-      await held?.tail;
-      await held?.log.close();
-      return;
+    for (const path of this.#idle) {
+      if (this.#held.size <= MAX_OPEN) return;
+      await this.#close(path);
     }
+  }
+
+  async #close(path: string): Promise<void> {
+    const opening = this.#held.get(path);
+    this.#held.delete(path);
+    this.#idle.delete(path);
+    const held = await opening?.catch(() => undefined);
+    await held?.tail;
+    await held?.log.close();
   }
 
   /** Resolves when all that was appended to the log so far is on disk. */
   #synced(name: LogName): Promise<void> {
     const path = this.#path(name);
+    this.#idle.delete(path);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#dirty.set(path, [...(this.#dirty.get(path) ?? []), { resolve, reject }]);
     if (!this.#syncTimer && !this.#closed) {
@@ -217,6 +227,8 @@ export class LogStore {
 
   async #sync(): Promise<void> {
     const dirty = [...this.#dirty];
+    // None may be closed, and so forgotten, before its turn.
+    for (const [path] of dirty) this.#hold(path);
     this.#dirty.clear();
     await forEachLimit(dirty, MAX_SYNCS, async ([path, waiting]) => {
       const held = await this.#held.get(path);
@@ -227,6 +239,7 @@ export class LogStore {
         this.#options.log.error({ path, error: toAppError(error).message }, "a log is not durable");
         for (const { reject } of waiting) reject(error);
       }
+      this.#release(path);
     });
     this.#syncTimer = undefined;
     if (this.#dirty.size > 0 && !this.#closed) {
@@ -241,12 +254,8 @@ export class LogStore {
   }
 
   async #remove(folder: string): Promise<void> {
-    for (const [path, opening] of [...this.#held]) {
-      if (!path.startsWith(`${folder}/`)) continue;
-      this.#held.delete(path);
-      const held = await opening.catch(() => undefined);
-      await held?.tail;
-      await held?.log.close();
+    for (const path of [...this.#held.keys()]) {
+      if (path.startsWith(`${folder}/`)) await this.#close(path);
     }
     await rm(folder, { recursive: true, force: true });
   }
