@@ -341,7 +341,13 @@ if (!parentPort) throw new Error("raft-thread runs as a worker thread only");
 const outbox = new Outbox(parentPort);
 const options = workerData as RaftThreadOptions;
 const thread = new RaftThread(options, await credentialsOf(options), outbox);
+const inbox: ToThread[] = [];
+/** What came while the disk wrote is one batch, and so the next write. */
+const nextTake = new OncePerTurn(() => {
+  for (const message of inbox.splice(0)) thread.take(message);
+});
 parentPort.on("message", (messages: readonly ToThread[]) => {
-  for (const message of messages) thread.take(message);
+  inbox.push(...messages);
+  nextTake.request();
 });
 await thread.open();

@@ -63,7 +63,8 @@ export class ThreadedReplica<Reply> {
   #nextProposal = 1;
   #nextCall = 1;
   #outgoing: ToThread[] = [];
-  readonly #nextFlush = new OncePerTurn(() => this.#flush(), queueMicrotask);
+  /** Not in a microtask: each event has its own, and calls that come together share one message. */
+  readonly #nextFlush = new OncePerTurn(() => this.#flush());
   #commands: Uint8Array[] = [];
   /** The number of the first of them. */
   #firstCommand = 1;

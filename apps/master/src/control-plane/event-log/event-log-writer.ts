@@ -40,6 +40,8 @@ export class EventLogWriter implements RecordedEvents {
   /** Not given to the event log yet. */
   #gathered: Uint8Array[] = [];
   #gatheredBytes = 0;
+  /** Holds the keys of the gathered events' subjects. */
+  #sealer: ReturnType<typeof sealerOf> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #written: Promise<void> = Promise.resolve();
   readonly #checkpoints = new SerialQueue();
@@ -108,11 +110,11 @@ export class EventLogWriter implements RecordedEvents {
     // Behind: the catch-up fetches these too.
     if (first > this.#next) return;
     const { origin } = this;
-    const sealer = sealerOf(origin);
+    this.#sealer ??= sealerOf(origin);
     const entries: Uint8Array[] = [];
     for (let ordinal = this.#next - first; ordinal < derived.length; ordinal++) {
       const sequence = first + ordinal;
-      const place = { index, ordinal, sequence, recordedMs, origin, seal: sealer(sequence) };
+      const place = { index, ordinal, sequence, recordedMs, origin, seal: this.#sealer(sequence) };
       entries.push(Buffer.from(cloudEvent(derived[ordinal]!, place)));
     }
     if (entries.length > 0) this.#append(entries);
@@ -193,6 +195,7 @@ export class EventLogWriter implements RecordedEvents {
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#sealer = undefined;
     if (this.#gathered.length === 0) return;
     const [entries, bytes] = [this.#gathered, this.#gatheredBytes];
     this.#gathered = [];
