@@ -7,7 +7,7 @@ import type { TaskStatus__Output } from "@heddle/contracts/generated/heddle/v1/T
 import { GROUPS_REPORTS, versionOf } from "@heddle/control/cluster-version";
 import type { ControlCommand } from "@heddle/control/command";
 import type { TaskReportEntry, WorkerReport } from "@heddle/control/jobs/records/commands";
-import { type TaskRecord, taskKey } from "@heddle/control/jobs/records/records";
+import type { TaskRecord } from "@heddle/control/jobs/records/records";
 import type { Log } from "@heddle/observability/logger";
 import type { NodeCredentials } from "@heddle/rpc/credentials";
 import { isActiveLeader } from "../../control-plane/active-leader.ts";
@@ -21,10 +21,12 @@ import { LeaseHold } from "../scheduling/lease-hold.ts";
 import { ChangedNodes } from "./changed-nodes.ts";
 import { confirmedFailures } from "./confirmed-failures.ts";
 import { expiredCheckpoints } from "./expired-checkpoints.ts";
+import { NodeTasks, type TaskKeys } from "./node-tasks.ts";
 import {
   type LeaderTerm,
   type LinkedWorker,
   type LinkOwner,
+  recordKeyOf,
   statusKey,
   TaskLink,
 } from "./task-link.ts";
@@ -49,6 +51,9 @@ const FULL_ROUND_SHARE = 1 / 20;
 const RETRY_MS = 500;
 /** A report of a possibly lost node is awaited until its lease has expired, plus this margin. */
 const STATUS_MARGIN_MS = 10_000;
+
+/** A worker's tasks by their status keys; undefined for one without a record. */
+type LinkedTasks = ReadonlyMap<string, TaskRecord | undefined>;
 
 /** This master, as leader of its workers. */
 export interface DispatchSettings {
@@ -75,8 +80,8 @@ export class TaskDispatch implements LinkOwner {
   readonly #hold: LeaseHold;
   readonly #unsubscribe: () => void;
   readonly #timer: NodeJS.Timeout;
-  /** Workers with a report being proposed. */
-  readonly #reporting = new Set<string>();
+  /** Workers with a report being proposed, and the tasks to compare after it. */
+  readonly #reporting = new NodeTasks();
   readonly #progressWrites = new SerialQueue();
   /** Jobs whose secrets could not be decrypted, as was logged. */
   readonly #unreadable = new Set<string>();
@@ -152,17 +157,21 @@ export class TaskDispatch implements LinkOwner {
     void this.#writeProgress(new Set());
   }
 
-  /** Compares the tasks of changed workers, and at intervals those of all. */
+  /** Compares changed tasks, and at intervals those of all workers. */
   #compare(nowMs: number): void {
     const changed = this.#changed.take();
     const isFull = changed === undefined || nowMs >= this.#fullRoundDueMs;
     const reports: WorkerReport[] = [];
-    for (const node of isFull ? this.#links.keys() : changed) {
+    const isHeld = this.#hold.leftMs !== undefined;
+    for (const node of isFull ? this.#links.keys() : changed.keys()) {
+      const keys = isFull ? "all" : (changed.get(node) ?? "all");
       const link = this.#links.get(node);
       if (!link?.isReady || !this.#hasTasks(link)) continue;
-      this.#order(link);
-      const entries = this.#reporting.has(node) ? [] : logEntryOf(this.#deltaOf(link));
+      const tasks = this.#tasksOf(link, keys);
+      this.#order(link, tasks, isHeld);
+      const entries = this.#reporting.has(node) ? [] : logEntryOf(this.#deltaOf(link, tasks));
       if (entries.length > 0) reports.push({ nodeId: node, reports: entries });
+      if (entries.length > 0 || this.#reporting.has(node)) this.#reporting.add(node, keys);
     }
     const isGrouped = versionOf(this.#control.state) >= GROUPS_REPORTS;
     const groups = isGrouped ? logEntriesOf(reports) : reports.map((report) => [report]);
@@ -221,8 +230,9 @@ export class TaskDispatch implements LinkOwner {
     );
   }
 
-  onReport({ node }: LinkedWorker): void {
-    this.#changed.add(node);
+  onReport({ node }: LinkedWorker, key?: string): void {
+    if (key === undefined) this.#changed.add(node);
+    else this.#changed.addTask(node, key);
     this.#queueRound();
   }
 
@@ -236,19 +246,18 @@ export class TaskDispatch implements LinkOwner {
   }
 
   /** Orders the worker to reach the desired state. */
-  #order(link: TaskLink): void {
+  #order(link: TaskLink, tasks: LinkedTasks, isHeld: boolean): void {
     const { clock } = this.#settings;
     const wallMs = clock.wallMs();
     const nowMs = clock.monotonicMs();
-    const isHeld = this.#hold.leftMs !== undefined;
-    for (const [key, record] of this.#tasksOf(link)) {
+    for (const [key, record] of tasks) {
       const status = link.statuses.get(key);
       const command = record
         ? this.#commandFor(record, status, wallMs)
         : status && commandForUnknownTask(status);
       if (isHeld && (command?.lease || command?.start)) continue;
       if (!command) link.settle(key);
-      else if (!link.order(key, command, nowMs)) this.#changed.add(link.node);
+      else if (!link.order(key, command, nowMs)) this.#changed.addTask(link.node, key);
       else if (command.forget) link.forget(key);
     }
   }
@@ -275,12 +284,8 @@ export class TaskDispatch implements LinkOwner {
     const [first, ...others] = group;
     if (!first) return;
     const { clock, log, leaseMs } = this.#settings;
-    for (const { nodeId } of group) this.#reporting.add(nodeId);
     const settle = () => {
-      for (const { nodeId } of group) {
-        this.#reporting.delete(nodeId);
-        this.#changed.add(nodeId);
-      }
+      for (const { nodeId } of group) this.#changed.add(nodeId, this.#reporting.take(nodeId));
       this.#queueRound();
     };
     try {
@@ -310,9 +315,11 @@ export class TaskDispatch implements LinkOwner {
     const views = new Map(this.#directory.nodes().map((view) => [view.id, view]));
     const entries = confirmedFailures(this.#control, (nodeId) => {
       const link = this.#links.get(nodeId);
+      if (!link?.isReady) return undefined;
+      const tasks = this.#tasksOf(link, "all");
       // Its pending reports are proposed first.
-      if (!link?.isReady || !this.#deltaOf(link).next().done) return undefined;
-      return views.get(nodeId)?.lastSeenMs;
+      const isReported = this.#deltaOf(link, tasks).next().done;
+      return isReported ? views.get(nodeId)?.lastSeenMs : undefined;
     });
     if (entries.length === 0) return;
     this.#confirming = true;
@@ -325,31 +332,38 @@ export class TaskDispatch implements LinkOwner {
   }
 
   /**
-   * A worker's tasks: those of the state, and those that only the worker knows, without a record.
+   * Tasks of a worker: those of the state, and those that only the worker knows, without a record.
    */
-  #tasksOf({ node, statuses, leader }: TaskLink): Map<string, TaskRecord | undefined> {
+  #tasksOf({ node, statuses, leader }: TaskLink, keys: TaskKeys): LinkedTasks {
     const { state, jobs } = this.#control;
     const tasks = new Map<string, TaskRecord | undefined>();
+    const add = (key: string, record: TaskRecord | undefined) => {
+      const status = statuses.get(key);
+      const isOwn = record?.nodeId === node && statusKey(record) === key;
+      const own = isOwn ? record : undefined;
+      const isLive = own !== undefined && own.phase !== "exited";
+      if (!isLive && !status) return;
+      const isUnknown = own && isOfEarlierCluster(own, status, leader.cluster);
+      tasks.set(key, isUnknown ? undefined : own);
+    };
+    if (keys !== "all") {
+      for (const key of keys) add(key, state.tasks.get(recordKeyOf(key)));
+      return tasks;
+    }
     for (const recordKey of jobs.tasksByNode.get(node) ?? []) {
       const record = state.tasks.get(recordKey);
-      if (record?.nodeId !== node) continue;
-      const key = statusKey(record);
-      const isUnknown = isOfEarlierCluster(record, statuses.get(key), leader.cluster);
-      tasks.set(key, isUnknown ? undefined : record);
+      if (record) add(statusKey(record), record);
     }
-    for (const [key, { task }] of statuses) {
-      if (tasks.has(key) || !task) continue;
-      const record = state.tasks.get(taskKey(task.jobId, task.attempt, task.rank));
-      const isSame = record?.nodeId === node && statusKey(record) === key;
-      tasks.set(key, isSame ? record : undefined);
+    for (const key of statuses.keys()) {
+      if (!tasks.has(key)) add(key, state.tasks.get(recordKeyOf(key)));
     }
     return tasks;
   }
 
   /** What the worker has reported and the log lacks. */
-  *#deltaOf(link: TaskLink): Generator<TaskReportEntry, void> {
+  *#deltaOf(link: TaskLink, tasks: LinkedTasks): Generator<TaskReportEntry, void> {
     const { clock } = this.#settings;
-    for (const [key, record] of this.#tasksOf(link)) {
+    for (const [key, record] of tasks) {
       if (!record) continue;
       const status = link.statuses.get(key);
       const entry = status

@@ -39,8 +39,8 @@ export interface LeaderTerm {
 export interface LinkOwner {
   /** Whether this master may extend the worker's leases now. */
   mayRenew(worker: LinkedWorker, term: LeaderTerm): boolean;
-  /** Called on new statuses. */
-  onReport(worker: LinkedWorker): void;
+  /** Called on the inventory, which may change any task, and on a new status with its key. */
+  onReport(worker: LinkedWorker, key?: string): void;
   onProgress(worker: LinkedWorker, status: TaskStatus__Output): void;
   /** The jobs among these whose checkpoints have expired; undefined for none. */
   expiredCheckpoints(jobIds: readonly string[]): ForgetCheckpoints | undefined;
@@ -171,7 +171,9 @@ export class TaskLink {
       this.#stream = stream;
       this.#hasInventory = true;
       this.statuses.clear();
-      for (const each of inventory.tasks) this.#take(each);
+      for (const each of inventory.tasks) {
+        if (each.task) this.#take(each, each.task);
+      }
       onOpen();
       this.#owner.onReport(this.worker);
     }
@@ -179,24 +181,29 @@ export class TaskLink {
       const forgetCheckpoints = this.#owner.expiredCheckpoints(checkpointFolders.jobIds);
       if (forgetCheckpoints) stream.write({ forgetCheckpoints });
     }
-    if (!status) return;
-    this.#take(status);
-    this.#owner.onReport(this.worker);
+    if (!status?.task) return;
+    this.#owner.onReport(this.worker, this.#take(status, status.task));
   }
 
-  #take(status: TaskStatus__Output): void {
-    if (!status.task) return;
-    const key = statusKey(status.task);
+  /** Returns the status' key. */
+  #take(status: TaskStatus__Output, task: TaskName): string {
+    const key = statusKey(task);
     const before = this.statuses.get(key);
     this.statuses.set(key, status);
     if (before?.phase !== status.phase) this.#given.delete(key);
     if (status.progress) this.#owner.onProgress(this.worker, status);
+    return key;
   }
 }
 
 /** The key of a task among a worker's statuses; a replacement has its own. */
 export function statusKey({ jobId, attempt, rank, incarnation }: TaskName): string {
   return `${taskKey(jobId, attempt, rank)}/${incarnation ?? 0}`;
+}
+
+/** The key of the record to which a status' key belongs. */
+export function recordKeyOf(key: string): string {
+  return key.slice(0, key.lastIndexOf("/"));
 }
 
 type TaskName = Pick<TaskRecord, "jobId" | "attempt" | "rank" | "incarnation">;
