@@ -290,6 +290,15 @@ describe.skipIf(whyNoPods !== undefined)("an installed chart", { timeout: 600_00
     helm(["uninstall", "heddle", "--wait", at]);
   });
 
+  it("chart: an upgrade mends a release whose master never started", () => {
+    const at = `--namespace=${privileged}`;
+    const fault = ["--set", "master.extraArgs={--nonsense}"];
+    helm(["install", "heddle", CHART, "--values", "-", ...fault, at], FLEET);
+    helm(["upgrade", "heddle", CHART, "--values", "-", "--wait", "--timeout", "300s", at], FLEET);
+    expect(heddle("workers list", privileged)).toMatch(/ ready/);
+    helm(["uninstall", "heddle", "--wait", at]);
+  });
+
   it("chart: removal leaves the Secret and the masters' claims", async () => {
     helm(["uninstall", "heddle", "--wait"]);
     expect(k("get", "secret", "heddle-cluster", "--output=name")).toContain("heddle-cluster");

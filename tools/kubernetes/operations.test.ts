@@ -184,6 +184,19 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     await load.answers();
   });
 
+  it("release: masters that kubectl scales to none say so, and come back", async () => {
+    const until = (phase: string) =>
+      k("wait", `--for=jsonpath={.status.phase}=${phase}`, "hc/heddle", "--timeout=240s");
+    k("scale", "statefulset/heddle-master", "--replicas=0");
+    until("Unavailable");
+    const shown = k("get", "hc", "heddle", "--output=jsonpath={.spec.masters} {.status.message}");
+    expect(shown).toContain("3 the masters' StatefulSet has 0 replicas");
+    k("scale", "statefulset/heddle-master", "--replicas=3");
+    until("Ready");
+    await groupOf(3);
+    await load.answers();
+  });
+
   it("release: a backup is restored by the runbook, with its jobs and keys", async () => {
     const job = JSON.parse(
       release.heddle(

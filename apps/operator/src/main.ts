@@ -18,7 +18,8 @@ const USAGE = `Usage: heddle-operator COMMAND [flags]
        [--pending-pods FILE]] [--role-binding NAME]
       [--kueue VERSION --kueue-gpus RESOURCE]
       carries out the objects of these namespaces (* for all); --projects names the projects of their
-      jobs (default if absent; * for all, with the rights of an administrator); with --cluster it makes
+      jobs (absent: the one of its own name, of the cluster's namespace default; * for all, with the
+      rights of an administrator); with --cluster it makes
       an object for each node and one for the cluster, whose masters' StatefulSet is NAME-master, and
       takes models, queues and projects of its namespace; with --metrics-port it serves
       the group external.metrics.k8s.io to autoscalers, through the Service NAME; with --pending-pods it
@@ -29,8 +30,9 @@ const USAGE = `Usage: heddle-operator COMMAND [flags]
       makes the Secret of a new cluster in Kubernetes, unless it exists
   create-files --directory DIR
       writes the secrets of a new cluster as files, unless they exist
-  shrink --prefix PREFIX --masters N --endpoints URL,... --key-file FILE
-      takes the masters PREFIX-N and later ones out of the group
+  shrink --prefix PREFIX --masters N --pod-domain DOMAIN --endpoints URL,... --key-file FILE
+      takes the masters PREFIX-N and later ones out of the group; where no master answers, it does
+      nothing if none of these has an address as PREFIX-N.DOMAIN
   enroll --role ROLE --name NAME --data DIR --endpoints URL,... --key-file FILE --token-file FILE
          [--if-running-seconds N]
       writes a join token for a node whose data directory has no certificate; with

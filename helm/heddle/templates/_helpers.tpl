@@ -39,9 +39,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- .Values.secrets.existingSecret | default (printf "%s-cluster" (include "heddle.fullname" .)) -}}
 {{- end -}}
 
+{{- /* Of the names of masters' pods. */ -}}
+{{- define "heddle.podDomain" -}}
+{{- printf "%s-masters.%s.svc.%s" (include "heddle.fullname" .) .Release.Namespace .Values.clusterDomain -}}
+{{- end -}}
+
 {{- /* Of dict root, pod: where the pod of a master is reached. */ -}}
 {{- define "heddle.podHost" -}}
-{{- printf "%s.%s-masters.%s.svc.%s" .pod (include "heddle.fullname" .root) .root.Release.Namespace .root.Values.clusterDomain -}}
+{{- printf "%s.%s" .pod (include "heddle.podDomain" .root) -}}
 {{- end -}}
 
 {{- define "heddle.masterHost" -}}

@@ -10,6 +10,11 @@ export function isRefusedRequest(error: unknown): error is HeddleError {
   return status >= 400 && status < 500 && !NOT_ITS_OWN.has(status);
 }
 
+/** Whether no master has answered, or none that could: it may pass by itself. */
+export function isUnanswered(error: unknown): error is HeddleError {
+  return error instanceof HeddleError && (error.status ?? 500) >= 500;
+}
+
 /** Whether the caller may not do what it asks for. */
 export function isDenied(error: unknown): error is HeddleError {
   return error instanceof HeddleError && error.status === 403;

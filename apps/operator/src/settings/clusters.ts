@@ -11,6 +11,7 @@ import {
   PatchStrategy,
   setHeaderOptions,
 } from "@kubernetes/client-node";
+import { isUnanswered } from "../kubernetes/refusal.ts";
 import { OPERATOR, unless } from "../kubernetes/resource-api.ts";
 import { removeSurplusMasters } from "./masters-set.ts";
 import type { ClusterThing, SettingsKind } from "./settings-kind.ts";
@@ -33,10 +34,15 @@ export function clusterKind(
   const sets = config.makeApiClient(AppsV1Api);
   const name = `${cluster}-master`;
   const get = async (): Promise<ClusterThing> => {
-    const status = await heddle.cluster.status();
     // Masters that run outside of Kubernetes have none.
     const scale = await unless(404, sets.readNamespacedStatefulSetScale({ name, namespace }));
-    return thingOf(cluster, status, scale?.spec?.replicas ?? status.quorum.voters);
+    const replicas = scale?.spec?.replicas;
+    try {
+      return thingOf(cluster, await heddle.cluster.status(), replicas);
+    } catch (error) {
+      if (!isUnanswered(error)) throw error;
+      return silentThing(cluster, replicas);
+    }
   };
   return {
     kind: HEDDLE_CLUSTER.kind,
@@ -48,7 +54,7 @@ export function clusterKind(
     apply: async (_, { masters }) => {
       if (masters !== undefined) {
         // New masters have pods before they are members, others leave the group before their pods go.
-        await removeSurplusMasters(heddle, name, masters, log);
+        await removeSurplusMasters(heddle, { prefix: name, masters }, log);
         const body = { spec: { replicas: masters } };
         const target = { name, namespace, body, fieldManager: OPERATOR };
         await sets.patchNamespacedStatefulSetScale(target, MERGE);
@@ -56,17 +62,25 @@ export function clusterKind(
       }
       return get();
     },
-    patchOf: ({ masters }) => ({ masters }),
+    patchOf: ({ masters }) => (isGroupSize(masters) ? { masters } : undefined),
   };
 }
 
-function thingOf(id: string, status: ClusterStatusReply, masters: number): ClusterThing {
+function isGroupSize(masters: unknown): boolean {
+  return masters === 1 || masters === 3 || masters === 5;
+}
+
+function thingOf(
+  id: string,
+  status: ClusterStatusReply,
+  replicas: number | undefined,
+): ClusterThing {
   const { health, quorum, leader, version, workers, gpus, models } = status;
   const { voters, reachable, has_quorum: hasQuorum } = quorum;
+  const masters = replicas ?? voters;
   const isComplete = voters === masters;
-  const phase = isComplete ? PHASES[health] : "Scaling";
-  const reason = isComplete ? null : "Masters";
-  const message = isComplete ? null : `${voters} of ${masters} masters are members`;
+  const phase = isComplete || !isGroupSize(masters) ? PHASES[health] : "Scaling";
+  const { reason = null, message = null } = differenceOf(voters, masters);
   const isReady = health === "ok" && isComplete;
   return {
     id,
@@ -98,6 +112,37 @@ function thingOf(id: string, status: ClusterStatusReply, masters: number): Clust
       models: models.registered,
     },
   };
+}
+
+/** What the cluster is while no master answers. */
+function silentThing(id: string, replicas: number | undefined): ClusterThing {
+  const { reason = "NoAnswer", message = "no master answers" } =
+    replicas === undefined ? {} : differenceOf(replicas, replicas);
+  const conditions = ["Ready", "Available"].map((type) => {
+    return { type, status: "False" as const, reason, message };
+  });
+  return {
+    id,
+    settings: { masters: replicas },
+    phase: PHASES.unavailable,
+    reason,
+    message,
+    conditions,
+    status: { reachable: 0, leader: null, workers: null, gpus: null, models: null },
+  };
+}
+
+/** How the pods of masters differ from the members of the group, or from what a group may have. */
+function differenceOf(
+  voters: number,
+  replicas: number,
+): { readonly reason?: string; readonly message?: string } {
+  if (!isGroupSize(replicas)) {
+    const message = `the masters' StatefulSet has ${replicas} replicas, and a group is of 1, 3 or 5: scale it`;
+    return { reason: "Replicas", message };
+  }
+  if (voters === replicas) return {};
+  return { reason: "Masters", message: `${voters} of ${replicas} masters are members` };
 }
 
 const PHASES = { ok: "Ready", degraded: "Degraded", unavailable: "Unavailable" } as const;

@@ -2,9 +2,18 @@ import { retry } from "@heddle/base/async/retry";
 import { HeddleError } from "@heddle/client/errors";
 import type { Heddle } from "@heddle/client/heddle";
 import type { Log } from "@heddle/observability/logger";
+import { isUnanswered } from "../kubernetes/refusal.ts";
 
 const BACKOFF = { baseMs: 500, maxMs: 3_000 };
 const DEADLINE_MS = 120_000;
+
+interface SurplusMasters {
+  readonly prefix: string;
+  /** How many stay. */
+  readonly masters: number;
+  /** How long masters may not answer. */
+  readonly deadlineMs?: number;
+}
 
 /**
  * Takes the masters PREFIX-N with N from the wanted number on out of the group, the highest first. It
@@ -12,15 +21,14 @@ const DEADLINE_MS = 120_000;
  */
 export async function removeSurplusMasters(
   heddle: Heddle,
-  prefix: string,
-  masters: number,
+  { prefix, masters, deadlineMs = DEADLINE_MS }: SurplusMasters,
   log: Log,
 ): Promise<void> {
   const again = <T>(work: () => Promise<T>) =>
     retry(work, {
       backoff: BACKOFF,
-      deadlineMs: DEADLINE_MS,
-      isPassing: (error) => error instanceof HeddleError && (error.status ?? 500) >= 500,
+      deadlineMs,
+      isPassing: isUnanswered,
       onRetry: (error) => log.info({ why: (error as Error).message }, "waiting for the masters"),
     });
   for (;;) {

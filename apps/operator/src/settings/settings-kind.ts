@@ -26,8 +26,8 @@ export interface SettingsKind<Spec> {
   /** What the spec asks for, with defaults; undefined where it asks for nothing. */
   wanted(spec: Spec): ThingSettings | undefined;
   apply(id: string, spec: Spec): Promise<ClusterThing>;
-  /** The merge patch with which a spec asks for these settings. */
-  patchOf(settings: ThingSettings): object;
+  /** The merge patch with which a spec asks for these settings; undefined where none can. */
+  patchOf(settings: ThingSettings): object | undefined;
   /** Where the operator creates objects for existing settings; undefined if users create them. */
   readonly mirror?: { readonly namespace: string; readonly cluster: string } | undefined;
 }

@@ -28,6 +28,9 @@ function thing(id: string): ClusterThing | undefined {
   return settings && { id, ...(name && { name }), settings, phase: "Open", status: {} };
 }
 
+/** No spec may ask for it. */
+const UNASKABLE = 9;
+
 const kind: SettingsKind<Spec> = {
   kind: "Queue",
   plural: "queues",
@@ -39,7 +42,7 @@ const kind: SettingsKind<Spec> = {
     cluster.set(id, { level });
     return thing(id)!;
   },
-  patchOf: (settings) => settings,
+  patchOf: (settings) => (settings["level"] === UNASKABLE ? undefined : settings),
 };
 
 const statuses = new StatusWriter({ record: async () => {} } as never);
@@ -93,6 +96,19 @@ it("settings: two changes of the cluster in a row stay", async () => {
   await reconcile();
   expect(objects.get("a").spec.level).toBe(3);
   expect(applied).toBe(1);
+});
+
+it("settings: what no spec may ask for is shown, and changes neither side", async () => {
+  objects.put("a", { level: 1 });
+  await reconcile();
+  cluster.set("a", { level: UNASKABLE });
+  await reconcile();
+  await reconcile();
+  expect([cluster.get("a"), objects.get("a").spec.level]).toEqual([{ level: UNASKABLE }, 1]);
+  expect(applied).toBe(1);
+  objects.put("a", { level: 2 });
+  await reconcile();
+  expect([cluster.get("a"), objects.get("a").spec.level]).toEqual([{ level: 2 }, 2]);
 });
 
 it("settings: a stale copy of the object changes nothing", async () => {

@@ -57,7 +57,7 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
       const labels = { [CLUSTER_LABEL]: mirror.cluster };
       const metadata = { name, namespace: mirror.namespace, labels };
       const spec = {
-        ...withoutNulls(this.#kind.patchOf(settings)),
+        ...withoutNulls(this.#kind.patchOf(settings) ?? {}),
         ...(name === id ? {} : { name: id }),
       };
       // A name that another cluster's object has stays its own.
@@ -112,8 +112,10 @@ export class SettingsReconciler<Spec> implements Reconciler<SettingsObject<Spec>
     if (!thing || wanted !== agreed) {
       return { current: object, shown: await this.#kind.apply(id, spec) };
     }
-    const change = { spec: this.#kind.patchOf(thing.settings) };
-    return { current: await api.patch(object, change), shown: thing };
+    const change = this.#kind.patchOf(thing.settings);
+    // Both stay as they are, and what they had in common too.
+    if (!change) return { current: object, shown: { ...thing, settings: settings ?? {} } };
+    return { current: await api.patch(object, { spec: change }), shown: thing };
   }
 
   async #show(
