@@ -16,11 +16,13 @@ export type InferenceModelObject = CustomResource<
 export function statusOfModel(model: Model) {
   const { id, status, replicas, wanted_replicas: wanted, waiting_for: blockers } = model;
   const failed = replicas.find(({ phase }) => phase === "failed");
-  const message = blockers[0] ?? failed?.message ?? null;
-  const reason = blockers.length > 0 ? "Unplaced" : failed ? "ReplicaFailed" : null;
   const phase = `${status.charAt(0).toUpperCase()}${status.slice(1)}`;
   const ready = replicas.filter((replica) => replica.phase === "ready").length;
   const isReady = status === "ready" || status === "idle";
+  const isOff = wanted === 0 && !isReady;
+  const message = blockers[0] ?? failed?.message ?? (isOff ? "no replica is wanted" : null);
+  const reason =
+    blockers.length > 0 ? "Unplaced" : failed ? "ReplicaFailed" : isOff ? "ScaledToZero" : null;
   return {
     phase,
     reason,

@@ -36,7 +36,8 @@ export function clusterKind(
   const get = async (): Promise<ClusterThing> => {
     // Masters that run outside of Kubernetes have none.
     const scale = await unless(404, sets.readNamespacedStatefulSetScale({ name, namespace }));
-    const replicas = scale?.spec?.replicas;
+    // A 0 is left out of an object's text.
+    const replicas = scale && (scale.spec?.replicas ?? 0);
     try {
       return thingOf(cluster, await heddle.cluster.status(), replicas);
     } catch (error) {

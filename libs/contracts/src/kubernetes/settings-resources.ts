@@ -159,6 +159,7 @@ export const HEDDLE_CLUSTER: ResourceKind = {
     ["Workers", "integer", ".status.workers"],
     ["GPUs", "integer", ".status.gpus"],
     ["Version", "string", ".status.version"],
+    ["Reason", "string", ".status.reason"],
     AGE,
   ],
   scale: { specReplicasPath: ".spec.masters", statusReplicasPath: ".status.masters" },
