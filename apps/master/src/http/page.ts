@@ -15,8 +15,28 @@ export function pageOf<T extends { readonly id: string }>(
   const data = withinBytes(items.slice(from, from + limit));
   const hasMore = from + data.length < items.length;
   const last = data.at(-1);
-  const cursor = hasMore && last ? Buffer.from(`id:${last.id}`).toString("base64url") : null;
+  const cursor = hasMore && last ? cursorAfter(last.id) : null;
   return { object: "list", data, has_more: hasMore, next_cursor: cursor };
+}
+
+interface IdPage {
+  readonly ids: readonly string[];
+  readonly next: string | null;
+}
+
+/**
+ * The ids of a page in their order: items may come and go between two pages. Without `limit` and
+ * `cursor` they are all, as given.
+ */
+export function idPageOf(
+  ids: readonly string[],
+  { limit, cursor }: { readonly limit?: number | undefined; readonly cursor?: string | undefined },
+): IdPage {
+  if (limit === undefined && cursor === undefined) return { ids, next: null };
+  const after = cursor === undefined ? "" : idIn(cursor);
+  const rest = ids.filter((id) => id > after).sort();
+  const page = rest.slice(0, limit);
+  return { ids: page, next: page.length < rest.length ? cursorAfter(page.at(-1)!) : null };
 }
 
 /** In UTF-8. */
@@ -36,10 +56,26 @@ function withinBytes<T>(items: readonly T[]): T[] {
 
 function startOf(items: readonly { readonly id: string }[], cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  const text = Buffer.from(cursor, "base64url").toString();
-  const index = items.findIndex(({ id }) => `id:${id}` === text);
+  const after = idIn(cursor);
+  const index = items.findIndex(({ id }) => id === after);
   if (index >= 0) return index + 1;
-  throw new AppError("invalid_value", "Invalid value for 'cursor': it is not from this list.", {
+  throw ofOtherList();
+}
+
+const CURSOR_START = "id:";
+
+function cursorAfter(id: string): string {
+  return Buffer.from(CURSOR_START + id).toString("base64url");
+}
+
+function idIn(cursor: string): string {
+  const text = Buffer.from(cursor, "base64url").toString();
+  if (text.startsWith(CURSOR_START)) return text.slice(CURSOR_START.length);
+  throw ofOtherList();
+}
+
+function ofOtherList(): AppError {
+  return new AppError("invalid_value", "Invalid value for 'cursor': it is not from this list.", {
     param: "cursor",
   });
 }

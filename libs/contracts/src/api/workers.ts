@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { replicaSchema } from "./models.ts";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
-import { listSchema, stateQuery, time } from "./parameters.ts";
+import { integerParameter, pageQuery, pageSchema, stateQuery, time } from "./parameters.ts";
 
 export const drainWorkerRequest = z
   .strictObject({
@@ -110,6 +110,13 @@ const workerSchema = z
 
 export type Worker = DataOf<typeof workerSchema>;
 
+/** Nodes are also listed without pages, in one reply. */
+const workersQuery = pageQuery.extend({
+  limit: integerParameter(1, 1_000)
+    .optional()
+    .describe("Maximum number of items; without it the list is one page."),
+});
+
 export const workerOperations = {
   list: {
     operationId: "workers.list",
@@ -117,9 +124,9 @@ export const workerOperations = {
     path: "/api/v1/workers",
     permission: "cluster:read",
     summary: "Lists the nodes: those attached to this master, and those of jobs.",
-    query: stateQuery,
+    query: workersQuery,
     readsState: true,
-    replies: { 200: json(listSchema(workerSchema)) },
+    replies: { 200: json(pageSchema(workerSchema)) },
   },
   get: {
     operationId: "workers.get",

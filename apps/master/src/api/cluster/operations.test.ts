@@ -1,7 +1,10 @@
 // holds: api-health
 
 import { eventually } from "@heddle/base/testing/eventually";
+import { Heddle } from "@heddle/client/heddle";
 import type { Route } from "@heddle/contracts/api/cluster";
+import type { Page } from "@heddle/contracts/api/parameters";
+import type { Worker } from "@heddle/contracts/api/workers";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { replicaOn } from "../../../test/fixtures.ts";
@@ -234,6 +237,27 @@ describe("the orchestration API", () => {
     const none = await send(server, "GET", "/api/v1/workers/w9");
     expect(none.status).toBe(404);
     expect(none.headers.get("content-type")).toContain("application/problem+json");
+  });
+
+  it("the node list: pages in the order of ids, also while nodes come and go", async () => {
+    const before = server.directory.views;
+    const views = ["w3", "w1", "w2"].map((id) => replicaOn(id, "tiny", "ready"));
+    server.directory.views = views;
+    const heddle = new Heddle({ endpoint: server.url, auth_token: server.adminKey });
+    const read = await heddle.workers.list({ pageSize: 1 });
+    expect(read.map(({ id }) => id)).toEqual(["w1", "w2", "w3"]);
+    const page = async (query: string) => {
+      const reply = await send(server, "GET", `/api/v1/workers?${query}`);
+      return (await reply.json()) as Page<Worker>;
+    };
+    const first = await page("limit=2");
+    expect(first).toMatchObject({ data: [{ id: "w1" }, { id: "w2" }], has_more: true });
+    server.directory.views = views.filter(({ id }) => id !== "w2");
+    const rest = await page(`limit=2&cursor=${first.next_cursor}`);
+    expect(rest).toMatchObject({ data: [{ id: "w3" }], has_more: false, next_cursor: null });
+    const other = await send(server, "GET", "/api/v1/workers?limit=2&cursor=other");
+    expect(other.status).toBe(400);
+    server.directory.views = before;
   });
 
   it("shows the cluster's status", async () => {

@@ -17,7 +17,10 @@ import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
+import { idPageOf } from "../keys/page.ts";
 import { viewWorker } from "./worker-view.ts";
+
+type WorkersQuery = QueryOf<typeof workerOperations.list>;
 
 /** Nodes attached to this master, and those with jobs in the cluster's state. */
 @Controller()
@@ -41,28 +44,31 @@ export class WorkersController {
     this.#changes = changes;
     this.#authorityHash = authorityHash;
     this.#views = views;
-    this.#list = new SharedRun(views, (inSteps) => inSteps(() => this.#listJson()));
+    this.#list = new SharedRun(views, (inSteps) => inSteps(() => this.#listJson({})));
   }
 
   @Serves(workerOperations.list)
   async list(
-    @Query() { consistency }: QueryOf<typeof workerOperations.list>,
+    @Query() query: WorkersQuery,
     @Req() request: CallerRequest,
     @Res() reply: FastifyReply,
   ): Promise<void> {
     const sees = seenJobs(requestCaller(request), this.#control.state);
+    const { consistency, limit, cursor } = query;
+    const isShared = sees === undefined && limit === undefined && cursor === undefined;
     const shared = () => (consistency === "strong" ? this.#list.renew() : this.#list.get());
-    const pieces = sees ? this.#views.run(() => this.#listJson(sees)) : shared();
+    const pieces = isShared ? shared() : this.#views.run(() => this.#listJson(query, sees));
     sendPieces(reply, JSON_TYPE, await pieces);
   }
 
-  *#listJson(sees?: SeesJob): Steps<readonly Buffer[]> {
+  *#listJson(query: Partial<WorkersQuery>, sees?: SeesJob): Steps<readonly Buffer[]> {
     const attached = new Map(this.#directory.nodes().map((node) => [node.id, node]));
     const { nodes, servers } = this.#control.state;
-    const ids = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
+    const all = new Set([...attached.keys(), ...nodes.keys(), ...servers.keys()]);
+    const { ids, next } = idPageOf([...all], query);
     const list = new JsonList();
     yield* forEachInSteps(ids, (id) => list.add(this.#view(id, attached.get(id), sees)), 1);
-    return list.end({ object: "list" }, "data");
+    return list.end({ object: "list", has_more: next !== null, next_cursor: next }, "data");
   }
 
   @Serves(workerOperations.get)

@@ -1,6 +1,13 @@
 import type { Worker } from "@heddle/contracts/api/workers";
+import { Pages } from "../../pages.ts";
 import { pathPart } from "../../path-part.ts";
 import type { CallOptions, ChangeOptions, HttpTransport } from "../../transport.ts";
+
+/** How to list nodes. */
+export interface WorkerListOptions extends CallOptions {
+  /** Nodes of one reply, 1 to 1,000: a long list is read in several. By default it is one. */
+  readonly pageSize?: number | undefined;
+}
 
 /** How to drain a node. */
 export interface DrainOptions extends ChangeOptions {
@@ -16,9 +23,11 @@ export class Workers {
     this.#transport = transport;
   }
 
-  async list({ signal }: CallOptions = {}): Promise<readonly Worker[]> {
-    const request = { method: "GET", path: "/workers", signal } as const;
-    return (await this.#transport.json<{ data: readonly Worker[] }>(request)).data;
+  async list({ pageSize, signal }: WorkerListOptions = {}): Promise<readonly Worker[]> {
+    const read: (readonly Worker[])[] = [];
+    const list = new Pages<Worker>(this.#transport, "/workers", { limit: pageSize }, { signal });
+    for await (const { data } of list.pages()) read.push(data);
+    return read.flat();
   }
 
   get(id: string, { signal }: CallOptions = {}): Promise<Worker> {
