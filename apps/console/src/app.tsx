@@ -104,7 +104,11 @@ function follow({ heddle, self, queries }: SignedIn): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const refresh = () => {
     timer = undefined;
-    for (const key of changed) void queries.invalidateQueries({ queryKey: [key] });
+    for (const key of changed) {
+      // To begin a list of many pages anew with each event could go on without end.
+      const options = { cancelRefetch: key !== "nodes" };
+      void queries.invalidateQueries({ queryKey: [key] }, options);
+    }
     changed.clear();
   };
   const forget = liveEvents.listen((events) => {

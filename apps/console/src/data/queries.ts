@@ -8,6 +8,8 @@ const FAST_MS = 2_000;
 export const CALM_MS = 5_000;
 /** Jobs of one page of the list. */
 const PAGE_JOBS = 200;
+/** Nodes of one reply: to parse the whole list at once would take longer than a frame. */
+const PAGE_NODES = 100;
 /** Points of a curve, of which each may be two of its drawing. */
 const CURVE_POINTS = 400;
 const TERMINAL = new Set(["succeeded", "failed", "cancelled"]);
@@ -65,7 +67,7 @@ export function nodesQuery(heddle: Heddle) {
   return queryOptions({
     queryKey: ["nodes"],
     queryFn: async ({ signal }) => {
-      const nodes = await heddle.workers.list({ signal });
+      const nodes = await heddle.workers.list({ pageSize: PAGE_NODES, signal });
       return nodes.toSorted((a, b) => NAMES.compare(a.name, b.name));
     },
     refetchInterval: CALM_MS,
