@@ -1,7 +1,10 @@
+import { eventually } from "@heddle/base/testing/eventually";
+import type { Job } from "@heddle/contracts/api/job-replies";
 import type { Page } from "playwright-core";
 import { CHROMIUM, ConsoleRig, NEEDS_CHROMIUM } from "../apps/console/test/browser.ts";
 import { type Frames, longFramesOf, scrolled } from "../apps/console/test/scrolling.ts";
 import { initialBytes, totalBytes } from "../apps/console/test/site-size.ts";
+import { printLongestTasks } from "./console/longest-tasks.ts";
 import { measureJobStorm } from "./scale/job-storm.ts";
 import { startCluster } from "./scale/steady.ts";
 import { withCleanup } from "./support/child-process.ts";
@@ -14,12 +17,14 @@ import { atMost, printTable, printVerdicts, type Verdict } from "./support/table
 // frames while they are scrolled and a curve is drawn, and the next leader.
 
 const usage =
-  "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000] [--points 1000000]";
-const options = readOptions(usage, ["nodes", "jobs", "lines", "points"]);
+  "npm run bench:console -- [--nodes 1000] [--jobs 10000] [--lines 100000] [--points 1000000] [--trace 0]";
+const options = readOptions(usage, ["nodes", "jobs", "lines", "points", "trace"]);
 const nodes = Number(options["nodes"] ?? 1_000);
 const jobs = Number(options["jobs"] ?? 10_000);
 const lines = Number(options["lines"] ?? 100_000);
 const points = Number(options["points"] ?? 1_000_000);
+/** How many of each list's longest tasks are printed; the trace makes all of them longer. */
+const traced = Number(options["trace"] ?? 0);
 
 const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000, initialKb: 180, totalKb: 350 };
 const PAINTS = 9;
@@ -69,17 +74,25 @@ async function firstPaints(rig: ConsoleRig): Promise<number[]> {
   return paintsMs;
 }
 
-/** From the opening of a job's page, while its curve is drawn and grows. */
+/**
+ * From the opening of a job's page, while its curve is drawn and grows. The cluster has read the
+ * points before: that takes both cores of a small machine.
+ */
 async function drawnCurve(rig: ConsoleRig): Promise<Shown> {
   const command = `${REPORT} >> "$HEDDLE_PROGRESS_FILE"; ${CONTINUE}`;
   const { job_id: job } = await rig.call("POST", "/jobs", { name: "learns", command });
+  await eventually(
+    async () => {
+      const { progress } = (await rig.call("GET", `/jobs/${job}`)) as unknown as Job;
+      return (progress?.step ?? 0) >= points;
+    },
+    `step ${points} is not reported`,
+    TIMEOUT_MS,
+  );
   const page = await rig.signedIn();
   const frames = await longFramesOf(page, async () => {
     await page.evaluate(`history.pushState(null, "", "/console/jobs/${job}")`);
     await page.getByRole("img", { name: "loss by step" }).waitFor();
-    // All of them were read: further ones follow.
-    const thousands = points.toLocaleString("en").replace(/\d{3}$/, "");
-    await page.getByText(`step ${thousands}`).first().waitFor();
     await page.waitForTimeout(WATCH_MS);
   });
   await rig.call("DELETE", `/jobs/${job}`);
@@ -121,7 +134,9 @@ async function scrolledLists(rig: ConsoleRig): Promise<Shown[]> {
       await page.getByRole("heading", { level: 1, name: list }).waitFor();
       await page.locator(".table-body .table-row").first().waitFor();
       console.log(`scrolling ${list}`);
-      const use = await scrolled(page, ".table-scroller", least * ROW_PX);
+      const scroll = () => scrolled(page, ".table-scroller", least * ROW_PX);
+      const browser = page.context().browser()!;
+      const use = await (traced > 0 ? printLongestTasks(browser, traced, scroll) : scroll());
       shown.push({ what: list.toLowerCase(), count: await rowsOf(page), ...use });
     }
     shown.push(await scrolledText(rig));
