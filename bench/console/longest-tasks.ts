@@ -13,7 +13,7 @@ interface TraceEvent {
   readonly name: string;
   readonly ts: number;
   readonly dur?: number;
-  /** Of its thread's processor time. */
+  /** The processor time of its thread. */
   readonly tdur?: number;
   readonly args?: { readonly name?: string; readonly data?: { readonly functionName?: string } };
 }
@@ -25,8 +25,8 @@ interface Slice {
 }
 
 /**
- * Does the work and prints the tasks of pages' main threads that took most CPU time, by their parts:
- * on a machine with other work their duration says little.
+ * Does the work and prints the tasks of pages' main threads that took most CPU time, by their parts.
+ * On a machine with other work their duration says little.
  */
 export async function printLongestTasks<Result>(
   browser: Browser,

@@ -1,5 +1,5 @@
+import { conformanceCases, conformanceError } from "@heddle/backends/conformance";
 import { onnxBackend } from "@heddle/backends/onnx-backend";
-import { conformanceCases, conformanceError } from "@heddle/backends/testing/conformance";
 
 /** The greatest relative error of a step in 32-bit numbers. */
 const MOST_ERROR = 1e-3;

@@ -105,7 +105,7 @@ function follow({ heddle, self, queries }: SignedIn): () => void {
   const refresh = () => {
     timer = undefined;
     for (const key of changed) {
-      // To begin a list of many pages anew with each event could go on without end.
+      // A list of many pages that each event restarted might never end.
       const options = { cancelRefetch: key !== "nodes" };
       void queries.invalidateQueries({ queryKey: [key] }, options);
     }

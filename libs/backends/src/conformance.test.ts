@@ -3,8 +3,8 @@
 import type { Backend } from "@heddle/training/backend";
 import { referenceBackend } from "@heddle/training/reference/reference-backend";
 import { describe, expect, it, test } from "vitest";
+import { conformanceCases, conformanceError } from "./conformance.ts";
 import { onnxBackend } from "./onnx-backend.ts";
-import { conformanceCases, conformanceError } from "./testing/conformance.ts";
 import { tfjsBackend } from "./tfjs-backend.ts";
 
 const BACKENDS: readonly Backend[] = [

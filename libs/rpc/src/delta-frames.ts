@@ -4,7 +4,7 @@ import type {
 } from "@heddle/contracts/generated/heddle/v1/InferenceEvents";
 
 /**
- * A fast codec for the usual frames of a session, in the format of proto/worker.proto: it writes those
+ * A fast codec for the usual frames of a session, in the format of proto/worker.proto. It writes those
  * of plain deltas, and reads those of plain deltas, beginnings and ends. Other frames are left to the
  * general serializer.
  */

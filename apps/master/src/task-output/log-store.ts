@@ -7,7 +7,7 @@ import { pooledLogFiles, type TaskLogFiles } from "@heddle/storage/log-files";
 import { type LogPiece, TaskLog, taskLogExists } from "@heddle/storage/task-log";
 import { type LogName, logFileName, parseFileName } from "./log-name.ts";
 
-/** Open logs; of those that nobody uses, the least recently used is closed first. */
+/** Open logs; of those without a user, the least recently used is closed first. */
 const MAX_OPEN = 256;
 const DEFAULT_SYNC_PAUSE_MS = 50;
 /** Logs that are synced at a time: a slow disk writes several at once. */

@@ -23,9 +23,9 @@ import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
 import { AUTH_SETTINGS } from "../../http/identity/open-authenticator.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 import { viewBinding, viewPolicy } from "./access-view.ts";
 import { checkBindsRoles, refuseEscalation, refuseRoleEscalation } from "./escalation.ts";
 

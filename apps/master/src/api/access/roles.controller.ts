@@ -11,9 +11,9 @@ import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 import { viewOwnRole, viewRole } from "./access-view.ts";
 import { checkBindsRoles, refuseEscalation } from "./escalation.ts";
 

@@ -11,9 +11,9 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 import { viewService } from "./access-view.ts";
 import { checkHasServices } from "./escalation.ts";
 

@@ -13,11 +13,11 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { requestCaller, type SeesJob, seenJobs } from "../../http/identity/caller.ts";
-import { idPageOf } from "../../http/page.ts";
 import { JSON_TYPE, JsonList, sendPieces } from "../../http/pieces.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { NODE_DIRECTORY, type NodeDirectory, type NodeView } from "../../nodes/node-directory.ts";
+import { idPageOf } from "../page.ts";
 import { viewWorker } from "./worker-view.ts";
 
 type WorkersQuery = QueryOf<typeof workerOperations.list>;

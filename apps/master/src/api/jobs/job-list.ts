@@ -10,8 +10,8 @@ import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { Inject } from "@nestjs/common";
 import { PEPPER } from "../../control-plane/control-plane.module.ts";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
-import { jsonBytes, MAX_PAGE_BYTES } from "../../http/page.ts";
 import { ProgressBook } from "../../nodes/progress/progress-book.ts";
+import { jsonBytes, MAX_PAGE_BYTES } from "../page.ts";
 import { viewJob } from "./job-view.ts";
 
 const MAC_BYTES = 16;

@@ -13,9 +13,9 @@ import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-pl
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges } from "../../http/idempotent-changes.ts";
 import { requestCaller, seesJobsOf } from "../../http/identity/caller.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 import { viewProject } from "./project-view.ts";
 
 const DEFAULT_QUEUE: QueueRecord = { name: "default", strategy: DEFAULT_SETTINGS.defaultStrategy };

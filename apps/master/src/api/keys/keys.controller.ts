@@ -21,11 +21,11 @@ import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-c
 import { requestCaller } from "../../http/identity/caller.ts";
 import { LastUsed } from "../../http/last-used.ts";
 import { DEFAULT_PROJECT } from "../../http/limits/call-reservation.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
 import { checkBindsRoles, checkHasServices, refuseKeyEscalation } from "../access/escalation.ts";
 import { limitsOf } from "../limits/limits-view.ts";
+import { pageOf } from "../page.ts";
 import { successors, viewKey } from "./key-view.ts";
 
 @Controller()

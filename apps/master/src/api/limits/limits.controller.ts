@@ -16,9 +16,9 @@ import type { FastifyReply } from "fastify";
 import { CONTROL_PLANE, type ControlPlane } from "../../control-plane/control-plane.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 import { limitsOf, pricesOf, viewLimited } from "./limits-view.ts";
 
 /** Limits of keys, projects and models, and prices of models. */

@@ -16,9 +16,9 @@ import { propose } from "../../control-plane/propose.ts";
 import type { CallerRequest } from "../../http/access.ts";
 import { IdempotentChanges, type RequestedChange } from "../../http/idempotent-changes.ts";
 import { requestCaller } from "../../http/identity/caller.ts";
-import { pageOf } from "../../http/page.ts";
 import { bodyOf } from "../../http/route-input.ts";
 import { Serves } from "../../http/serves.ts";
+import { pageOf } from "../page.ts";
 
 /** The secrets of the caller's project. Values go in and never come out. */
 @Controller()

@@ -11,10 +11,10 @@ import type { UsageSum } from "@heddle/control/usage-sum";
 import { Controller, Inject, Query, Req } from "@nestjs/common";
 import type { CallerRequest } from "../../http/access.ts";
 import { type Caller, requestCaller } from "../../http/identity/caller.ts";
-import { pageOf } from "../../http/page.ts";
 import { Serves } from "../../http/serves.ts";
 import { UsageReplication } from "../../usage/usage-replication.ts";
 import { dayOf, dayOfText, dayText } from "../../usage/usage-row.ts";
+import { pageOf } from "../page.ts";
 
 const DEFAULT_DAYS = 30;
 const DAY_S = 86_400;

@@ -29,7 +29,7 @@ export class NodeTasks {
     return keys;
   }
 
-  /** Those of all nodes, from now on none. */
+  /** Takes the tasks of all nodes; none are left. */
   takeAll(): ReadonlyMap<string, TaskKeys> {
     const all = new Map(this.#byNode);
     this.#byNode.clear();

@@ -1,6 +1,7 @@
+import { statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { readsWeights, setLoadMode, withHugePages } from "./huge-pages.ts";
+import { setLoadMode, withHugePages } from "./huge-pages.ts";
 
 test("huge pages: glibc is asked for them, beside the tunables that the user has set", () => {
   expect(withHugePages({ A: "b" })).toEqual({ A: "b", GLIBC_TUNABLES: "glibc.malloc.hugetlb=1" });
@@ -14,13 +15,12 @@ test("huge pages: a user's own choice is kept", () => {
   expect(withHugePages(environment)).toBe(environment);
 });
 
-test("huge pages: weights larger than a quarter of the available memory stay mapped", () => {
-  expect(readsWeights(100, 400)).toBe(true);
-  expect(readsWeights(101, 400)).toBe(false);
-});
-
-test("huge pages: the library reads a small file into memory of its own", () => {
+test.each([
+  ["a quarter of the available memory is read into memory of its own", 0, 4, 0],
+  ["more stays mapped", 1, 4, -1],
+])("huge pages: a file of %s", (_, less, times, mode) => {
+  const path = fileURLToPath(import.meta.url);
   const params = { load_mode: -1 };
-  setLoadMode(params, fileURLToPath(import.meta.url));
-  expect(params.load_mode).toBe(0);
+  setLoadMode(params, path, statSync(path).size * times - less);
+  expect(params.load_mode).toBe(mode);
 });

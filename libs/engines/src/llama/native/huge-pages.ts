@@ -20,16 +20,15 @@ const LOAD_BY_READING = 0;
 
 const TUNABLE = "glibc.malloc.hugetlb";
 
-/** Whether weights are read into the process's own memory and not mapped. */
-export function readsWeights(weightsBytes: number, availableBytes: number): boolean {
-  return weightsBytes <= availableBytes * READ_SHARE;
-}
-
 /** Has the library read the weights of a file, if they are to lie in huge pages. */
-export function setLoadMode(params: Pick<ModelParams, "load_mode">, path: string): void {
+export function setLoadMode(
+  params: Pick<ModelParams, "load_mode">,
+  path: string,
+  availableBytes = process.availableMemory(),
+): void {
   // Where there is no file, the library says so, without its path.
   const weightsBytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-  if (readsWeights(weightsBytes, process.availableMemory())) params.load_mode = LOAD_BY_READING;
+  if (weightsBytes <= availableBytes * READ_SHARE) params.load_mode = LOAD_BY_READING;
 }
 
 /** The environment in which glibc asks for huge pages; other C libraries ignore it. */

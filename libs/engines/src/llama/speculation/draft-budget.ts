@@ -19,7 +19,7 @@ export class DraftBudget {
   readonly #mostFirstCalls: number;
   #calls: number;
 
-  /** That of all texts of a class, or of one of them, which begins with at most `mostFirstCalls`. */
+  /** The budget of all texts of a class, or of one of them, which begins with at most `mostFirstCalls`. */
   constructor(mostFirstCalls: number, all?: DraftBudget) {
     this.#all = all;
     this.#mostFirstCalls = mostFirstCalls;

@@ -26,7 +26,7 @@ export class DraftRates {
   readonly #counts: number[];
   readonly #start: RatesStart;
 
-  /** Those of a text add to those of `all`. */
+  /** The rates of a text add to those of `all`. */
   constructor(start: RatesStart, all?: DraftRates) {
     this.#all = all;
     this.#rates = [...(all ? all.#rates : FIRST_RATES)];

@@ -28,8 +28,8 @@ export class DraftRounds {
   readonly #clockMs: () => number;
   readonly #cost = new DraftCost();
   /**
-   * Of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn: these are
-   * more often right by chance. They are a few numbers and no text, so that all callers share them.
+   * Rates of all texts whose tokens are the likeliest ones, and of those whose tokens are drawn, which
+   * are more often right by chance. They are a few numbers and no text: all callers share them.
    */
   readonly #greedy = recordOf({ firstWeight: 2, caution: 0 }, 24);
   readonly #drawn = recordOf({ firstWeight: 4, caution: 1 }, 4);
