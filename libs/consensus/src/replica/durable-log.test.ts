@@ -123,7 +123,7 @@ test("durable log: a missing first segment is refused, with the remedy", async (
   });
 });
 
-test("durable log: a snapshot keeps trailing entries, bounded in count and bytes", async () => {
+test("durable log: a snapshot keeps trailing entries for others, within both bounds", async () => {
   const alone = { ...EMPTY_CONF_STATE, voters: [1] };
   const both = { ...EMPTY_CONF_STATE, voters: [1], learners: [2] };
   const cases = [
