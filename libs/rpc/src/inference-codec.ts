@@ -90,6 +90,10 @@ export function decodeEvent(message: InferenceEvent__Output): EngineEvent {
   const { id, started, prompt, delta, finish, embedding, reading, done, failed } = message;
   if (delta) {
     const { choice, text, tokens, tokenIds, cut } = delta;
+    // Nearly all of them, and spreads would take most of the time.
+    if (tokenIds.length > 0 && !cut && delta.logprobs.length === 0) {
+      return { type: "delta", id, choice, text, tokens, tokenIds };
+    }
     const logprobs = delta.logprobs.length > 0 ? delta.logprobs.map(decodeLogprob) : undefined;
     return {
       type: "delta",

@@ -27,6 +27,15 @@ test("personal members: what is sealed opens at its place, under its key", () =>
   );
 });
 
+test("personal members: the bytes are those of every version and master", () => {
+  const key = Buffer.alloc(32, 7).toString("base64");
+  const of = sealerOf(PLACE.origin);
+  const late = of(2 ** 32 + 5)({ userid: "key:a" }, "actor", key);
+  expect(late).toBe("SnXGema2LO2vUoJz25kWPTAAGHZI7yvzHzVKAih3MfdKuRQ=");
+  const wide = of(7)({ data: { text: "\u6f22\u5b57" } }, "actor", key);
+  expect(wide).toBe("izt4wjEs5I9y0V7D6x5hTwNFeMsjjosbBCavyTAypAwIoeOKnr361BOIQg==");
+});
+
 test("personal members: another key, place, role, log or byte opens nothing", () => {
   const sealed = seal({ data: { name: "alice" } }, "actor", KEY);
   const gone = { data: {}, shredded: "actor" };

@@ -22,6 +22,7 @@ interface SealPlace {
 }
 
 const TAG_BYTES = 16;
+const NONCE_BYTES = 12;
 const UTF8 = 0;
 const UTF16 = 1;
 
@@ -36,8 +37,10 @@ export function sealerOf(origin: string): (sequence: number) => SealMembers {
     const derived = keys.get(key) ?? keyOf(key, place);
     keys.set(key, derived);
     const cipher = createCipheriv("aes-256-gcm", derived, nonceOf(role, place));
-    const parts = [cipher.update(encoded(JSON.stringify(members))), cipher.final()];
-    return Buffer.concat([...parts, cipher.getAuthTag()]).toString("base64");
+    const sealed = cipher.update(encoded(JSON.stringify(members)));
+    // It gives no more bytes, as this is a stream cipher.
+    cipher.final();
+    return Buffer.concat([sealed, cipher.getAuthTag()]).toString("base64");
   };
 }
 
@@ -61,9 +64,12 @@ function openMembers(
 
 /** The shorter of two encodings, so that the largest data fit into an entry. */
 function encoded(text: string): Buffer {
-  const isWide = Buffer.byteLength(text) > 2 * text.length;
-  const bytes = Buffer.from(text, isWide ? "utf16le" : "utf8");
-  return Buffer.concat([Buffer.of(isWide ? UTF16 : UTF8), bytes]);
+  const [narrow, wide] = [Buffer.byteLength(text), 2 * text.length];
+  const isWide = narrow > wide;
+  const bytes = Buffer.allocUnsafe(1 + Math.min(narrow, wide));
+  bytes[0] = isWide ? UTF16 : UTF8;
+  bytes.write(text, 1, isWide ? "utf16le" : "utf8");
+  return bytes;
 }
 
 function decoded(bytes: Buffer): string {
@@ -71,8 +77,9 @@ function decoded(bytes: Buffer): string {
 }
 
 function nonceOf(role: SealRole, { sequence }: SealPlace): Buffer {
-  const nonce = Buffer.alloc(12);
-  nonce.writeBigUInt64BE(BigInt(sequence));
+  const nonce = Buffer.allocUnsafe(NONCE_BYTES).fill(0);
+  nonce.writeUInt32BE(Math.floor(sequence / 2 ** 32));
+  nonce.writeUInt32BE(sequence % 2 ** 32, 4);
   nonce[8] = ROLES.indexOf(role);
   return nonce;
 }
