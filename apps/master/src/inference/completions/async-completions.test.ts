@@ -65,7 +65,7 @@ async function ended(id: string): Promise<Answer> {
 
 describe("completions: polled ones", () => {
   it("answer 202 with where they are, and have the whole answer at their end", async () => {
-    server.dispatch.script.tokenDelayMs = 20;
+    server.dispatch.script.tokenDelayMs = 200;
     const { status, headers, body } = await start();
     expect([status, body.status, body.choices]).toEqual([202, "in_progress", []]);
     expect(headers.get("location")).toBe(`/api/v1/completions/${body.id}`);
