@@ -262,7 +262,7 @@ export class BatchLoop {
     }
   }
 
-  /** Sequences with drafts in calls of their own, the others as is fastest. */
+  /** Sequences with drafts of one length in a call, those without drafts as is fastest. */
   #decodeRound(decoding: readonly TextSequence[]): void {
     const free = decoding.filter((sequence) => !sequence.isDeterministic);
     const isApart = this.#grouping.isApart(free.length);
@@ -276,18 +276,23 @@ export class BatchLoop {
       if (isAlone) this.#compute([sequence]);
       else others.push(sequence);
     }
-    if (others.length > 0) this.#decodeInGroups(others);
+    for (const [drafted, group] of Map.groupBy(others, (sequence) => sequence.drafted)) {
+      if (drafted === 0) this.#decodeInGroups(group);
+      else this.#compute(this.#gathered(group));
+    }
   }
 
   #decodeInGroups(decoding: TextSequence[]): void {
-    const gather = () => {
-      this.#cache.gather(decoding);
-      // The library joins neighbours that come in the order of their slots.
-      decoding.sort((a, b) => a.slot - b.slot);
-    };
+    const gather = () => this.#gathered(decoding);
     this.#grouping.run(decoding.length, gather, (at, size) => {
       this.#compute(decoding.slice(at, at + size));
     });
+  }
+
+  /** The library joins neighbours that come in the order of their slots. */
+  #gathered(decoding: TextSequence[]): TextSequence[] {
+    this.#cache.gather(decoding);
+    return decoding.sort((a, b) => a.slot - b.slot);
   }
 
   #compute(sequences: readonly TextSequence[]): void {

@@ -50,6 +50,11 @@ export class DraftCost {
     return this.#singleMs * this.of(drafted);
   }
 
+  /** Whether a call of one sequence with such a draft was timed. */
+  isMeasured(drafted: number): boolean {
+    return this.#learned.has(drafted);
+  }
+
   /** Whether the next call without a draft is to be timed. */
   isTimingDue(): boolean {
     return this.#singleMs === 0 || ++this.#calls >= CALLS_PER_TIMING;

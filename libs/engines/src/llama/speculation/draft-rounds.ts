@@ -16,7 +16,8 @@ interface DraftLimits {
 
 /**
  * How a round with drafts is computed: `together` in one call, `apart` in one call for each sequence.
- * With a time, in one call that takes so long without drafts, which those with a draft leave.
+ * With a time, in one call that takes so long without drafts, which those with a draft leave. Those with
+ * drafts of one length share a call, which costs no more than one for each.
  */
 type DraftWay = "together" | "apart" | { readonly roundMs: number };
 
@@ -83,9 +84,13 @@ export class DraftRounds {
     sequence.drafted = drafter.propose(Math.min(draftTokens, limit, left), costOf);
   }
 
-  /** Whether the sequence gets a call of its own; where they are `apart`, some without a draft are timed. */
+  /**
+   * Whether the sequence gets a call of its own, which is timed: the first of a draft's length, and where
+   * they are `apart` some without a draft.
+   */
   isAlone({ drafter, drafted }: TextSequence, isApart: boolean): boolean {
-    return drafted > 0 || (isApart && drafter !== undefined && this.#cost.isTimingDue());
+    if (drafted > 0) return !this.#cost.isMeasured(drafted);
+    return isApart && drafter !== undefined && this.#cost.isTimingDue();
   }
 
   /** Runs a call that decodes one sequence, and learns from the time that it takes. */
