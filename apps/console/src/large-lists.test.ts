@@ -13,11 +13,13 @@ const LINES = 100_000;
 const MOST_ELEMENTS = 4_000;
 const LONG_LOG = `seq -f 'line %.0f of the log' ${LINES}`;
 let page: Page;
+let job = "";
 
 beforeAll(async () => {
   if (!CHROMIUM) return;
   await rig.start("--simulate-gpus", "8xH100-80GB", "--parameter-servers", "0");
-  const { job_id: job } = await rig.call("POST", "/jobs", { name: "talks", command: LONG_LOG });
+  const talks = { name: "talks", command: LONG_LOG };
+  job = (await rig.call("POST", "/jobs", talks))["job_id"] ?? "";
   page = await rig.signedIn(`/console/jobs/${job}?part=logs`);
   await page.getByText("succeeded").first().waitFor();
 });
@@ -60,6 +62,8 @@ async function expectFew(selector: string, wholePx: number): Promise<void> {
 interface Scroller {
   readonly scrollWidth: number;
   readonly clientWidth: number;
+  readonly clientHeight: number;
+  readonly scrollTop: number;
   scrollTo(x: number, y: number): void;
 }
 
@@ -97,6 +101,33 @@ describe.skipIf(!CHROMIUM)(`large lists of the console${NEEDS_CHROMIUM}`, () => 
       expect(rig.errors).toEqual([]);
     },
   );
+
+  it("a narrow screen: lists and logs scroll in themselves, pages begin at their top", async () => {
+    const [, path, count, copy] = LISTS[2];
+    await multiply(path, count, copy);
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.evaluate(`history.pushState(null, "", "/console/jobs")`);
+    await page.getByRole("link", { name: "jobs-0", exact: true }).waitFor();
+    const heightOf = (selector: string) =>
+      page.locator(selector).evaluate((each: Scroller) => each.clientHeight);
+    expect(await heightOf(".table-scroller")).toBeLessThan(800);
+    await page.evaluate(`history.pushState(null, "", "/console/jobs/${job}?part=logs")`);
+    await page.getByText(`line ${LINES} of the log`).waitFor();
+    expect(await heightOf(".log")).toBeLessThan(800);
+    const open = async (name: string, shown: string) => {
+      await page.getByRole("link", { name, exact: true }).click();
+      await page.getByRole("heading", { name: shown }).first().waitFor();
+    };
+    await open("Models", "FamilyA-1-2B");
+    await open("Settings", "Settings of the cluster");
+    const main = page.locator("main");
+    const top = () => main.evaluate((each: Scroller) => each.scrollTop);
+    await main.evaluate((each: Scroller) => each.scrollTo(0, 10_000));
+    expect(await top()).toBeGreaterThan(0);
+    await open("Models", "FamilyA-1-2B");
+    expect(await top()).toBe(0);
+    await page.setViewportSize({ width: 1280, height: 800 });
+  });
 
   it("jump: rows take the elements before, and the focus goes to the list", async () => {
     const [, path, count, copy] = LISTS[2];

@@ -44,8 +44,9 @@ export function Shell() {
     may(permission),
   );
   const [, title, permission] = pageAt(path);
-  // A reader of the screen, and the keyboard, begin at the new page.
+  // All begin at the top of the new page: a reader of the screen, and the keyboard too.
   useEffect(() => {
+    content.current?.scrollTo(0, 0);
     content.current?.focus({ preventScroll: true });
     // A narrow screen shows a part of the pages' names.
     navigation.current

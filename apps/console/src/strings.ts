@@ -195,7 +195,7 @@ export const STRINGS = {
     tasks: "Tasks",
     node: "Node",
     exit: "Exit",
-    noTasks: "No task yet.",
+    noTasks: "No task.",
     step: "Step",
     atStep: (step: string) => `step ${step}`,
     steps: (step: string, total: string) => `${step} of ${total}`,
@@ -229,7 +229,7 @@ export const STRINGS = {
   },
   logs: {
     label: "Log lines",
-    empty: "No output yet.",
+    empty: "No output.",
     follow: "Follow",
     fromStart: "From the start",
     filter: "Filter lines",

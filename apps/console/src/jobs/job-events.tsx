@@ -11,7 +11,7 @@ import { type TableColumn, VirtualTable } from "../ui/virtual-table.tsx";
 const COLUMNS: readonly TableColumn<JobEvent>[] = [
   {
     title: STRINGS.common.time,
-    width: "minmax(11rem, 1fr)",
+    width: "minmax(13rem, 1fr)",
     cell: ({ at }) => <time dateTime={at}>{formatTime(at)}</time>,
   },
   {
@@ -21,7 +21,7 @@ const COLUMNS: readonly TableColumn<JobEvent>[] = [
   },
   {
     title: STRINGS.jobs.attempt,
-    width: "6rem",
+    width: "6.5rem",
     isNumber: true,
     cell: ({ attempt }) => formatCount(attempt),
   },

@@ -1,5 +1,6 @@
 import type { Job, JobFailure, JobTask } from "@heddle/contracts/api/job-replies";
 import { Link } from "@tanstack/react-router";
+import { isEndedState } from "../data/queries.ts";
 import { STRINGS } from "../strings.ts";
 import { CodeBlock } from "../ui/code-block.tsx";
 import { formatAgo, formatCompact, formatCount, formatTime } from "../ui/format.ts";
@@ -51,8 +52,9 @@ function Failure({ failure }: { readonly failure: JobFailure }) {
 function JobFacts({ job }: { readonly job: Job }) {
   const now = useNow();
   const { progress, checkpoint, model } = job;
+  const never = isEndedState(job.state) ? STRINGS.common.none : STRINGS.common.notYet;
   const at = (time: string | null) =>
-    time === null ? STRINGS.common.notYet : `${formatTime(time)} (${formatAgo(time, now)})`;
+    time === null ? never : `${formatTime(time)} (${formatAgo(time, now)})`;
   return (
     <Facts
       rows={[
