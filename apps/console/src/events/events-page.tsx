@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { useLiveEvents } from "../data/live-events.ts";
 import { useMay, useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
-import { EventSubject } from "../ui/event-line.tsx";
+import { EventReason, EventSubject } from "../ui/event-line.tsx";
 import { formatCount, formatTime } from "../ui/format.ts";
 import { PageHead, Waiting } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
@@ -39,7 +39,7 @@ const COLUMNS: readonly TableColumn<ClusterEvent>[] = [
   {
     title: STRINGS.jobs.reason,
     width: "minmax(16rem, 3fr)",
-    cell: (event) => (event.type === "job" && event.failure?.message) || (event.why ?? ""),
+    cell: (event) => <EventReason event={event} />,
   },
   {
     title: text.position,

@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { jobEventsQuery } from "../data/queries.ts";
 import { useSession } from "../session/session.ts";
 import { STRINGS } from "../strings.ts";
+import { EventReason } from "../ui/event-line.tsx";
 import { formatCount, formatTime } from "../ui/format.ts";
 import { Waiting } from "../ui/parts.tsx";
 import { StatusBadge } from "../ui/status-badge.tsx";
@@ -28,7 +29,7 @@ const COLUMNS: readonly TableColumn<JobEvent>[] = [
   {
     title: STRINGS.jobs.reason,
     width: "minmax(16rem, 3fr)",
-    cell: ({ why, failure }) => failure?.message ?? why ?? "",
+    cell: (event) => <EventReason event={event} />,
   },
 ];
 

@@ -29,3 +29,9 @@ export function EventSubject({ event }: { readonly event: ClusterEvent }) {
     </RowLink>
   );
 }
+
+/** Why it happened; a list may cut the text, of which the whole one is the title. */
+export function EventReason({ event }: { readonly event: ClusterEvent }) {
+  const reason = (event.type === "job" && event.failure?.message) || (event.why ?? "");
+  return <span title={reason}>{reason}</span>;
+}

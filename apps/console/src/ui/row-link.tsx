@@ -1,5 +1,5 @@
 import { useRouter } from "@tanstack/react-router";
-import type { MouseEvent, ReactNode } from "react";
+import type { MouseEvent } from "react";
 
 /** Pages whose files were asked for. */
 const preloaded = new Set<string>();
@@ -8,7 +8,8 @@ interface RowLinkOptions {
   readonly to: "/jobs/$id" | "/nodes/$id";
   readonly id: string;
   readonly className: "row-link" | "name";
-  readonly children: ReactNode;
+  /** A list may cut it: the whole one is its title. */
+  readonly children: string;
 }
 
 /**
@@ -33,6 +34,7 @@ export function RowLink({ to, id, className, children }: RowLinkOptions) {
     <a
       className={className}
       href={`${router.basepath}${to.replace("$id", encodeURIComponent(id))}`}
+      title={children}
       onClick={open}
       onMouseEnter={preload}
       onFocus={preload}

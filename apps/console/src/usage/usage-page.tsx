@@ -84,7 +84,7 @@ function useUsage(group: UsageGroup, days: number) {
 function columnsOf(group: UsageGroup): readonly TableColumn<UsageView>[] {
   const number = (title: string, cell: (row: UsageView) => string): TableColumn<UsageView> => ({
     title,
-    width: "minmax(8.5rem, 1fr)",
+    width: "minmax(9rem, 1fr)",
     isNumber: true,
     cell,
   });
