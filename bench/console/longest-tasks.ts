@@ -13,7 +13,7 @@ interface TraceEvent {
   readonly name: string;
   readonly ts: number;
   readonly dur?: number;
-  /** The processor time of its thread. */
+  /** CPU time of its thread. */
   readonly tdur?: number;
   readonly args?: { readonly name?: string; readonly data?: { readonly functionName?: string } };
 }

@@ -105,7 +105,7 @@ function follow({ heddle, self, queries }: SignedIn): () => void {
   const refresh = () => {
     timer = undefined;
     for (const key of changed) {
-      // A list of many pages that each event restarted might never end.
+      // Reading a list of many pages might never end if each event cancelled it.
       const options = { cancelRefetch: key !== "nodes" };
       void queries.invalidateQueries({ queryKey: [key] }, options);
     }
