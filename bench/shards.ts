@@ -3,8 +3,10 @@ import { readGguf } from "@heddle/engines/gguf/gguf-reader";
 import { cuttableModel } from "@heddle/engines/shards/cut-rules";
 import { pullDemoWeights } from "./inference/model-file.ts";
 import { BenchEngine } from "./shards/engines.ts";
-import { rpcPeer, rpcRates } from "./shards/peer/ggml-rpc.ts";
+import { rpcPeer } from "./shards/peer/ggml-rpc.ts";
 import { evenPlan, Pipeline } from "./shards/pipeline.ts";
+import { RatedRounds, type Spread } from "./shards/rated-rounds.ts";
+import { ONE_CALL, RPC_PEER, servedWays, TWO_CALLS, WHOLE } from "./shards/served-ways.ts";
 import { slowWays } from "./shards/slow-ways.ts";
 import { withCleanup } from "./support/child-process.ts";
 import { benchFolder, readOptions } from "./support/command-line.ts";
@@ -45,7 +47,7 @@ const WAYS: readonly Way[] = stageCounts.flatMap((stages) =>
       ],
 );
 const SEQUENCES = [1, 4, 8, 16, 32];
-const PEER_STAGES = 2;
+const PEER_SEQUENCES = [8, 16];
 
 const rates = new Map<string, number[]>();
 let isEqual = true;
@@ -79,52 +81,43 @@ printTable(
 );
 const gain = (sequences: number) =>
   rateOf("2 stages, 2 groups", sequences) / rateOf("whole", sequences);
-// The engine as it serves: prompts, sampling and the way of the frames between processes included.
-const engineRates = new Map<string, number[]>();
-const engineWays = stageCounts.flatMap((count) =>
-  count === 1
-    ? [{ name: "whole", count, callsAtOnce: 1 }]
-    : [
-        { name: `${count} stages, 1 call at once`, count, callsAtOnce: 1 },
-        { name: `${count} stages, ${count} calls at once`, count, callsAtOnce: count },
-      ],
-);
-const peer = await rpcPeer();
-const peerName = `ggml RPC, ${PEER_STAGES} servers`;
-for (let round = 0; round < rounds; round++) {
-  if (peer !== undefined) await withCleanup(() => measurePeer(peer));
-  for (const { name, count, callsAtOnce } of engineWays) {
-    const engine = await BenchEngine.open(model, modelFile, { count, folder, callsAtOnce });
-    await engine.rate(1, steps);
-    for (const sequences of SEQUENCES) {
-      const key = `${name}/${sequences}`;
-      const rate = await engine.rate(sequences, steps);
-      engineRates.set(key, [...(engineRates.get(key) ?? []), rate]);
-    }
-    await engine.close();
-  }
-}
-async function measurePeer(libraries: string): Promise<void> {
-  const load = { modelFile, servers: PEER_STAGES, sequences: SEQUENCES, steps };
-  for (const [at, rate] of (await rpcRates(libraries, load)).entries()) {
-    const key = `${peerName}/${SEQUENCES[at]}`;
-    engineRates.set(key, [...(engineRates.get(key) ?? []), rate]);
-  }
-}
-const engineRateOf = (name: string, sequences: number) =>
-  median(engineRates.get(`${name}/${sequences}`) ?? []);
-const engineColumns = [
-  ...engineWays.map(({ name }) => name),
-  ...(peer === undefined ? [] : [peerName]),
-];
+// The engine as it serves: prompts, sampling and the way of the frames between processes included. Each
+// way has its turn in each round, so that what is compared had the same load beside it.
+const rated = new RatedRounds();
+await withCleanup(async () => {
+  const rpc = await rpcPeer();
+  const servers = await servedWays({ model, modelFile, folder, stageCounts, rpc });
+  await rated.measure(servers, { rounds, sequences: SEQUENCES, steps });
+  await Promise.all(servers.map((server) => server.close()));
+});
 printTable(
   `Tokens a second of the engine, medians of ${rounds}; a process with one thread for each stage`,
-  ["sequences", ...engineColumns],
+  ["sequences", ...rated.names],
   SEQUENCES.map((sequences) => [
     String(sequences),
-    ...engineColumns.map((name) => engineRateOf(name, sequences)),
+    ...rated.names.map((name) => rated.of(name, sequences)),
   ]),
 );
+const hasTwo = stageCounts.includes(2);
+const hasPeer = rated.names.includes(RPC_PEER);
+const against = (sequences: number) =>
+  rated.spread([TWO_CALLS, RPC_PEER], sequences, (ours, theirs) => ours / theirs);
+/** The time that a step of one sequence takes for each way between the processes: there and back. */
+const hop = rated.spread([ONE_CALL, WHOLE], 1, (staged, whole) => 500 / staged - 500 / whole);
+const compared = new Map<string, Spread>([
+  ...(hasPeer ? PEER_SEQUENCES : []).map((sequences): [string, Spread] => [
+    `2 stages to ggml's RPC, ${sequences} sequences`,
+    against(sequences),
+  ]),
+  ["a hop of a step, ms", hop],
+]);
+if (hasTwo) {
+  printTable(
+    "Compared within each round",
+    ["what", "median", "least", "most"],
+    [...compared].map(([what, { median: middle, least, most }]) => [what, middle, least, most]),
+  );
+}
 // The same with slow links between workers.
 const WAY_STAGES = 4;
 const HOPS_MS = [1, 5];
@@ -134,7 +127,7 @@ for (const hopMs of HOPS_MS) {
   for (const route of ["hub", "ring"] as const) {
     for (const callsAtOnce of [1, WAY_STAGES]) {
       const way = slowWays(route, WAY_STAGES, hopMs);
-      const how = { count: WAY_STAGES, folder, callsAtOnce, way };
+      const how = { name: route, count: WAY_STAGES, folder, callsAtOnce, way };
       const engine = await BenchEngine.open(model, modelFile, how);
       await engine.rate(1, steps);
       for (const sequences of WAY_SEQUENCES) {
@@ -158,29 +151,23 @@ printTable(
   ),
 );
 const againstPeer = (sequences: number) => {
-  const ours = engineRateOf("2 stages, 2 calls at once", sequences);
   const bar = `2 stages of the engine against ggml's RPC, ${sequences} sequences`;
-  return atLeast(bar, ours / engineRateOf(peerName, sequences), 1.5, "x");
+  return atLeast(bar, against(sequences).median, 1.5, "x");
 };
-/**
- * The time that a step of one sequence takes for each way between the processes: there and back.
- */
-const hopMs =
-  (1_000 / engineRateOf("2 stages, 1 call at once", 1) - 1_000 / engineRateOf("whole", 1)) / 2;
 printVerdicts([
   atLeast("all tokens equal to the whole model's (1 is yes)", isEqual ? 1 : 0, 1),
-  ...(stageCounts.includes(2)
+  ...(hasTwo
     ? [
         atLeast("2 stages against the whole with one thread, 8 sequences", gain(8), 0.9, "x"),
         atLeast("2 stages against the whole with one thread, 16 sequences", gain(16), 1.2, "x"),
-        ...(peer === undefined ? [] : [8, 16].map(againstPeer)),
-        atMost("what a hop adds to a step, ms", hopMs, 0.5),
+        ...(hasPeer ? PEER_SEQUENCES.map(againstPeer) : []),
+        atMost("what a hop adds to a step, ms", hop.median, 0.5),
       ]
     : []),
 ]);
 writeReport(options, "shards", {
   rates: Object.fromEntries(rates),
-  engineRates: Object.fromEntries(engineRates),
+  engineRates: Object.fromEntries(rated.rates),
   wayRates: Object.fromEntries(wayRates),
   isEqual,
 });

@@ -8,11 +8,15 @@ import { LocalStages } from "@heddle/engines/shards/ring/local-stages";
 import { cutShard } from "@heddle/engines/shards/shard-cut";
 import { writeShard } from "@heddle/engines/shards/testing/write-shard";
 import { BENCH_KV_TOKENS, evenPlan, PROMPT_TOKENS } from "./pipeline.ts";
+import type { RatedServer } from "./rated-rounds.ts";
 
-const MAX_SEQUENCES = 32;
+export const MAX_SEQUENCES = 32;
+/** Of a prompt and its answer. */
+const CONTEXT_TOKENS = 256;
 
 /** How a model is divided for a measurement. */
 interface StagedBench {
+  readonly name: string;
   readonly count: number;
   readonly folder: string;
   readonly callsAtOnce?: number;
@@ -20,17 +24,20 @@ interface StagedBench {
 }
 
 /** The engine that serves a model, whole or with its stages in processes of this machine. */
-export class BenchEngine {
+export class BenchEngine implements RatedServer {
+  readonly name: string;
   readonly #engine: Awaited<ReturnType<typeof startLlamaEngine>>;
   readonly #stages: LocalStages | undefined;
   readonly #take: { onEvents: (events: readonly EngineEvent[]) => void };
   #nextId = 1;
 
   private constructor(
+    name: string,
     engine: Awaited<ReturnType<typeof startLlamaEngine>>,
     stages: LocalStages | undefined,
     take: { onEvents: (events: readonly EngineEvent[]) => void },
   ) {
+    this.name = name;
     this.#engine = engine;
     this.#stages = stages;
     this.#take = take;
@@ -39,7 +46,7 @@ export class BenchEngine {
   static async open(
     model: CuttableModel,
     modelFile: string,
-    { count, folder, callsAtOnce, way }: StagedBench,
+    { name, count, folder, callsAtOnce, way }: StagedBench,
   ): Promise<BenchEngine> {
     mkdirSync(folder, { recursive: true });
     const files = count === 1 ? [modelFile] : await cut(model, modelFile, { count, folder });
@@ -59,32 +66,37 @@ export class BenchEngine {
       modelPath: files.at(-1)!,
       options: {
         threads: 1,
-        contextTokens: 256,
+        contextTokens: CONTEXT_TOKENS,
         kvTokens: BENCH_KV_TOKENS,
         maxSequences: MAX_SEQUENCES,
+        // Each token is a step, as it is for the others.
+        decoding: { draftTokens: 0 },
       },
       sink: (events: readonly EngineEvent[]) => take.onEvents(events),
     };
     const engine = await startLlamaEngine(options, stages);
-    return new BenchEngine(engine, stages, take);
+    return new BenchEngine(name, engine, stages, take);
   }
 
   /**
-   * Tokens a second while as many answers of `steps` tokens are generated at once. It counts from
-   * when each has its first token: prompts do not count, as they do not for the others.
+   * Tokens a second while as many answers of `steps` tokens are generated at once. It counts from when
+   * each has its first token until one has its last: prompts do not count, as they do not for the others.
    */
   async rate(sequences: number, steps: number): Promise<number> {
     const left = new Set<number>();
     const begun = new Set<number>();
     let tokens = 0;
-    let beganMs = 0;
+    let [beganMs, endedMs] = [0, 0];
     const done = new Promise<void>((resolve, reject) => {
       this.#take.onEvents = (events) => {
         for (const event of events) {
           if (event.type === "failed") reject(new Error(event.error.message));
-          if (event.type === "done") left.delete(event.id);
+          if (event.type === "done") {
+            left.delete(event.id);
+            endedMs ||= performance.now();
+          }
           if (event.type !== "delta") continue;
-          if (beganMs > 0) tokens += event.tokens;
+          if (beganMs > 0 && endedMs === 0) tokens += event.tokens;
           begun.add(event.id);
         }
         if (beganMs === 0 && begun.size === sequences) beganMs = performance.now();
@@ -117,7 +129,7 @@ export class BenchEngine {
       );
     }
     await done;
-    return (tokens * 1_000) / (performance.now() - beganMs);
+    return (tokens * 1_000) / (endedMs - beganMs);
   }
 
   async close(): Promise<void> {

@@ -1,26 +1,25 @@
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { Batch, rowMemory } from "@heddle/engines/llama/engine-thread/batch";
 import { openBindings } from "@heddle/engines/llama/native/bindings";
 import { setDevices } from "@heddle/engines/llama/native/device-split";
 import { findNativeLibrary } from "@heddle/engines/llama/native/native-library";
 import koffi from "koffi";
 
-// A whole model whose layers are on servers of ggml's RPC. It reads one JSON text from its arguments and
-// prints the tokens a second for each number of sequences as another one.
+// A whole model whose layers are on servers of ggml's RPC. It reads one JSON text from its arguments, and
+// then lines of an id, a number of sequences and one of steps: for each it prints the tokens a second.
 
 interface Asked {
   readonly libraries: string;
   readonly modelFile: string;
   readonly servers: readonly string[];
-  readonly sequences: readonly number[];
+  readonly maxSequences: number;
   readonly promptTokens: number;
   readonly kvTokens: number;
-  readonly steps: number;
 }
 
 const asked = JSON.parse(process.argv[2] ?? "{}") as Asked;
 const BATCH_TOKENS = 512;
-const mostSequences = Math.max(...asked.sequences);
 const own = findNativeLibrary("cpu");
 const at = (path: string) => join(asked.libraries, path.slice(own.directory.length + 1));
 const library = {
@@ -53,7 +52,7 @@ const context = llama.init_from_model(
     n_ctx: asked.kvTokens,
     n_batch: BATCH_TOKENS,
     n_ubatch: BATCH_TOKENS,
-    n_seq_max: mostSequences,
+    n_seq_max: asked.maxSequences,
     n_threads: 1,
     n_threads_batch: 1,
     flash_attn_type: 1,
@@ -63,7 +62,7 @@ const context = llama.init_from_model(
 if (context === null) throw new Error("the model got no context over RPC");
 const memory = llama.get_memory(context);
 const vocabulary = llama.vocab_n_tokens(llama.model_get_vocab(model));
-const batch = new Batch(BATCH_TOKENS, mostSequences, rowMemory(BATCH_TOKENS, 1));
+const batch = new Batch(BATCH_TOKENS, asked.maxSequences, rowMemory(BATCH_TOKENS, 1));
 
 interface Row {
   readonly token: number;
@@ -88,7 +87,7 @@ function decode(rows: readonly Row[]): number[] {
   });
 }
 
-function rate(sequences: number): number {
+function rate(sequences: number, steps: number): number {
   llama.memory_seq_rm(memory, -1, -1, -1);
   const tokens = Array.from({ length: sequences }, (_, sequence) => {
     const rows = Array.from({ length: asked.promptTokens }, (__, position) => ({
@@ -100,15 +99,18 @@ function rate(sequences: number): number {
     return decode(rows)[0] ?? 0;
   });
   const startMs = performance.now();
-  for (let step = 0; step < asked.steps; step++) {
+  for (let step = 0; step < steps; step++) {
     const position = asked.promptTokens + step;
     const rows = tokens.map((token, sequence) => ({ token, position, sequence, output: true }));
     for (const [sequence, token] of decode(rows).entries()) tokens[sequence] = token;
   }
-  return (sequences * asked.steps * 1_000) / (performance.now() - startMs);
+  return (sequences * steps * 1_000) / (performance.now() - startMs);
 }
 
-rate(1);
-console.log(JSON.stringify(asked.sequences.map(rate)));
+console.log("loaded");
+for await (const line of createInterface({ input: process.stdin })) {
+  const [id, sequences = 0, steps = 0] = line.split(" ").map(Number);
+  console.log(`rate ${id} ${rate(sequences, steps)}`);
+}
 // An ordinary exit would run the destructors of native code.
 process.kill(process.pid, "SIGKILL");
