@@ -12,17 +12,11 @@ if (why !== undefined) console.log(`tests of a running release are skipped: ${wh
 const namespace = `operations-${randomBytes(4).toString("hex")}`;
 const release = new ChartRelease(namespace);
 const k = (...args: readonly string[]) => release.kubectl(...args);
-const values = (
-  change: { readonly masters?: number; readonly mark?: string; readonly whenScaled?: string } = {},
-) => {
+const values = (change: { readonly masters?: number; readonly mark?: string } = {}) => {
   const podAnnotations = { mark: change.mark ?? "first" };
-  const persistence = {
-    ...SMALL_PARTS.master.persistence,
-    whenScaled: change.whenScaled ?? "Delete",
-  };
   return {
     ...SMALL_PARTS,
-    master: { ...SMALL_PARTS.master, replicas: change.masters ?? 3, persistence, podAnnotations },
+    master: { ...SMALL_PARTS.master, replicas: change.masters ?? 3, podAnnotations },
     worker: { ...SMALL_PARTS.worker, replicas: 2, taskIsolation: "optional", podAnnotations },
     operator: { resources: { requests: { cpu: "10m", memory: "64Mi" } } },
   };
@@ -34,6 +28,12 @@ const takeBack = (next: object) => release.upgrade(next, "--force-conflicts");
 
 const load = new ReleaseLoad(release);
 const groupOf = (voters: number) => load.groupOf(voters);
+
+/** The id of a new job. */
+function submit(spec: object): string {
+  const text = release.heddle("jobs submit - --output json", JSON.stringify(spec));
+  return (JSON.parse(text) as { readonly job_id: string }).job_id;
+}
 
 /** Resolves when the master of that pod has both workers. */
 function areAttachedTo(pod: string): Promise<string> {
@@ -53,7 +53,6 @@ function restoreByRunbook(): void {
     "--output=jsonpath={.items[0].metadata.name}",
   );
   const text = k("exec", pod, "--container=master", "--", "base64", "/tmp/state.backup");
-  upgrade(values({ whenScaled: "Retain" }));
   k("scale", "deployment/heddle-operator", "--replicas=0");
   k("scale", "statefulset/heddle-master", "--replicas=0");
   k(
@@ -187,6 +186,7 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
   it("release: masters that kubectl scales to none say so, and come back", async () => {
     const until = (phase: string) =>
       k("wait", `--for=jsonpath={.status.phase}=${phase}`, "hc/heddle", "--timeout=240s");
+    const job = submit({ name: "before", command: "true" });
     k("scale", "statefulset/heddle-master", "--replicas=0");
     until("Unavailable");
     const shown = k("get", "hc", "heddle", "--output=jsonpath={.spec.masters} {.status.message}");
@@ -194,16 +194,12 @@ describe.skipIf(why !== undefined)("a running release", { timeout: 900_000 }, ()
     k("scale", "statefulset/heddle-master", "--replicas=3");
     until("Ready");
     await groupOf(3);
+    expect(release.heddle(`jobs get ${job}`)).toContain("before");
     await load.answers();
   });
 
   it("release: a backup is restored by the runbook, with its jobs and keys", async () => {
-    const job = JSON.parse(
-      release.heddle(
-        "jobs submit - --output json",
-        JSON.stringify({ name: "kept", command: "true" }),
-      ),
-    ).job_id as string;
+    const job = submit({ name: "kept", command: "true" });
     await untilFound(
       "the end of the job",
       () => /SUCCEEDED|succeeded/.test(release.heddle(`jobs get ${job}`)) || undefined,

@@ -201,7 +201,7 @@ resources:
 securityContext:
   {{- include "heddle.containerSecurity" . | nindent 2 }}
 volumeMounts:
-  - { name: data, mountPath: /data, readOnly: true }
+  - { name: data, mountPath: /data }
   - { name: tmp, mountPath: /tmp }
   - { name: join, mountPath: /run/heddle/join }
   - { name: admin-key, mountPath: /run/heddle/key, readOnly: true }

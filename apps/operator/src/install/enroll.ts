@@ -1,4 +1,5 @@
-import { writeFileSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { retry } from "@heddle/base/async/retry";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
@@ -8,6 +9,7 @@ import { hasGroup } from "@heddle/consensus/member/identity";
 import type { Log } from "@heddle/observability/logger";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import { readMaterial } from "@heddle/pki/tls-files";
+import { orNotFound } from "../kubernetes/refusal.ts";
 import { commandFlags } from "./command-flags.ts";
 
 const REQUIRED = ["role", "name", "data", "endpoints", "key-file", "token-file"] as const;
@@ -18,17 +20,22 @@ const TRY_MS = 3_000;
 /** The node starts within this time. */
 const TOKEN_SECONDS = 3_600;
 
-/** Writes a join token for a node that has no place in its cluster yet; nothing for others. */
+/**
+ * Writes a join token for a node that has no place in its cluster yet; nothing for others. A master that was
+ * removed from its group begins anew: its data, which are of no use to the group, are deleted.
+ */
 export async function enroll(args: readonly string[], log: Log): Promise<void> {
   const flags = commandFlags<(typeof REQUIRED)[number] | "if-running-seconds">(args, REQUIRED, [
     "if-running-seconds",
   ]);
   const role = roleOf(flags.role);
   const { name, data } = flags;
-  if (await isEnrolled(role, data)) return log.info({ role, name }, "the node is enrolled already");
   const endpoint = flags.endpoints.split(",").filter((each) => each !== "");
   const wanted = "the file with an administrator's API key";
   const key = readFlagFile("--key-file", flags["key-file"], wanted).trim();
+  const enrolled = await isEnrolled(role, data);
+  const isRemoved = enrolled && role === "master" && (await wasRemoved(name, endpoint, key));
+  if (enrolled && !isRemoved) return log.info({ role, name }, "the node is enrolled already");
   const options = { endpoint, auth_token: key, timeout: TRY_MS, maxRetries: 0 };
   const heddle = new Heddle(options);
   const waitSeconds = flags["if-running-seconds"];
@@ -42,6 +49,10 @@ export async function enroll(args: readonly string[], log: Log): Promise<void> {
     isPassing: (error) => error instanceof HeddleError && (error.status ?? 500) >= 500,
     onRetry: (error) => log.info({ why: (error as Error).message }, "waiting for the masters"),
   });
+  if (isRemoved) {
+    log.info({ name }, "the master was removed from its group: its data are deleted");
+    emptyVolume(data);
+  }
   writeFileSync(flags["token-file"], `${token}\n`, { mode: 0o440 });
   log.info({ role, name }, "the node has a join token");
 }
@@ -60,6 +71,30 @@ function secondsOf(text: string): number {
 async function isEnrolled(role: NodeRole, dataDirectory: string): Promise<boolean> {
   if (role === "master") return hasGroup(dataDirectory);
   return (await readMaterial(dataDirectory)) !== undefined;
+}
+
+/** Whether a group has no such master any more; false where none answers. */
+async function wasRemoved(
+  name: string,
+  endpoints: readonly string[],
+  auth_token: string,
+): Promise<boolean> {
+  const options = { auth_token, timeout: TRY_MS, maxRetries: 0 };
+  const asked = endpoints.map(async (endpoint) => {
+    const { models, cluster } = new Heddle({ endpoint, ...options });
+    // After it that master knows of all members that the group had when it was asked.
+    await orNotFound(models.get(name, { consistency: "strong" }));
+    const { masters, quorum } = await cluster.status();
+    return quorum.has_quorum && !masters.some(({ id }) => id === name);
+  });
+  const answers = await Promise.allSettled(asked);
+  return answers.some((answer) => answer.status === "fulfilled" && answer.value);
+}
+
+/** Deletes all but what a volume's file system has made. */
+function emptyVolume(directory: string): void {
+  const names = readdirSync(directory).filter((name) => name !== "lost+found");
+  for (const name of names) rmSync(join(directory, name), { recursive: true });
 }
 
 /** Whether any of the masters serves HTTP, which one without a group does not. */
