@@ -269,6 +269,7 @@ describe.skipIf(isMissing)("the chart", () => {
     ["master.replicsa=3", /replicsa/],
     ["worker.kind=Deployment", /worker[./]kind/],
     ["image.digest=sha256:12", /image[./]digest/],
+    ["master.extraEnv[0].name=A,master.extraEnv[0].value=4", /extraEnv[./]0[./]value/],
     ["ingress.enabled=true", /ingress[./]host/],
     ["httpRoute.enabled=true", /httpRoute[./]parentRefs/],
     [

@@ -27,7 +27,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- /* Of dict root, image. */ -}}
 {{- define "heddle.image" -}}
 {{- $repository := .image.repository -}}
-{{- with (.root.Values.global | default dict).imageRegistry | default .image.registry }}{{ $repository = printf "%s/%s" . $repository }}{{ end -}}
+{{- with (.root.Values.global | default dict).imageRegistry | default .image.registry }}{{ $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}{{ end -}}
 {{- if .image.digest -}}
 {{ $repository }}@{{ .image.digest }}
 {{- else -}}
