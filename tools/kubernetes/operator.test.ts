@@ -237,6 +237,7 @@ describe.skipIf(why !== undefined)("the operator", () => {
     await untilFound("scaled by kubectl", async () => {
       return (await heddle.models.get(id)).wanted_replicas === 0 || undefined;
     });
+    k("wait", "--for=jsonpath={.status.reason}=ScaledToZero", "--timeout=60s", "im/mine");
     await heddle.models.scale(id, { replicas: 1 });
     await untilFound(
       "the spec follows",
