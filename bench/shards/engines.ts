@@ -11,7 +11,7 @@ import { BENCH_KV_TOKENS, evenPlan, PROMPT_TOKENS } from "./pipeline.ts";
 import type { RatedServer } from "./rated-rounds.ts";
 
 export const MAX_SEQUENCES = 32;
-/** Of a prompt and its answer. */
+/** A prompt and its answer. */
 const CONTEXT_TOKENS = 256;
 
 /** How a model is divided for a measurement. */

@@ -8,7 +8,7 @@ export interface RatedServer {
   close(): Promise<void>;
 }
 
-/** Of one number in each round. */
+/** Statistics of one number in all rounds. */
 export interface Spread {
   readonly median: number;
   readonly least: number;
@@ -18,7 +18,7 @@ export interface Spread {
 interface RoundPlan {
   readonly rounds: number;
   readonly sequences: readonly number[];
-  /** Of each answer, unless there are so few that a turn would be short. */
+  /** Tokens of each answer, unless there are so few that a turn would be short. */
   readonly steps: number;
 }
 
@@ -26,8 +26,8 @@ interface RoundPlan {
 const LEAST_TOKENS = 192;
 
 /**
- * The rates of servers in rounds: all are loaded, and for each number of sequences one after the other
- * has its turn, so that other load on the machine affects those that are compared.
+ * The rates of servers in rounds. All are loaded; for each number of sequences one after the other has
+ * its turn. So other load on the machine affects all that are compared.
  */
 export class RatedRounds {
   /** By server and sequences, the rounds. */

@@ -6,8 +6,8 @@ import { setDevices } from "@heddle/engines/llama/native/device-split";
 import { findNativeLibrary } from "@heddle/engines/llama/native/native-library";
 import koffi from "koffi";
 
-// A whole model whose layers are on servers of ggml's RPC. It reads one JSON text from its arguments, and
-// then lines of an id, a number of sequences and one of steps: for each it prints the tokens a second.
+// A whole model whose layers are on servers of ggml's RPC. Its argument is one JSON text. Each line that
+// it reads has an id, a number of sequences and one of steps; it prints the tokens a second for each.
 
 interface Asked {
   readonly libraries: string;
