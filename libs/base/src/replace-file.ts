@@ -24,7 +24,11 @@ export async function replaceFile(
 }
 
 /** See `replaceFile`. */
-export function replaceFileSync(path: string, content: string | Uint8Array, mode = PRIVATE_MODE): void {
+export function replaceFileSync(
+  path: string,
+  content: string | Uint8Array,
+  mode = PRIVATE_MODE,
+): void {
   const draft = draftOf(path);
   try {
     writeFileSync(draft, content, { mode, flush: true });
