@@ -106,6 +106,7 @@ function topFoldersOf(project: string, sources: readonly SourceFile[]): Structur
       [...imported.values()].map(({ size }) => size),
     ),
     [`Layers of ${project}`]: Math.max(
+      0,
       ...[...imported.keys()].map((folder) => layer(folder, imported)),
     ),
   };

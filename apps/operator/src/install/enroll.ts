@@ -22,7 +22,7 @@ const TOKEN_SECONDS = 3_600;
 
 /**
  * Writes a join token for a node that has no place in its cluster yet; nothing for others. A master that was
- * removed from its group begins anew: its data, which are of no use to the group, are deleted.
+ * removed from its group loses its data, which are of no use to the group, and starts empty.
  */
 export async function enroll(args: readonly string[], log: Log): Promise<void> {
   const flags = commandFlags<(typeof REQUIRED)[number] | "if-running-seconds">(args, REQUIRED, [

@@ -69,7 +69,7 @@ it("drafts side by side: none is made where all together cost little more than o
   expect(rounds.plan(sequences, { roundMs: 14 })).toBe(0);
 });
 
-it("drafts side by side: the first of a length gets a call of its own, which is timed", () => {
+it("drafts side by side: the first of a length gets a timed call of its own", () => {
   const rounds = machine();
   const sequence = { ...sequenceOf(rounds, true), drafted: 11 };
   expect(rounds.isAlone(sequence, false)).toBe(true);

@@ -85,8 +85,8 @@ export class DraftRounds {
   }
 
   /**
-   * Whether the sequence gets a call of its own, which is timed: the first of a draft's length, and where
-   * they are `apart` some without a draft.
+   * Whether the sequence gets a call of its own, which is timed. That is the first of a draft's length,
+   * and where they are `apart` some without a draft.
    */
   isAlone({ drafter, drafted }: TextSequence, isApart: boolean): boolean {
     if (drafted > 0) return !this.#cost.isMeasured(drafted);
