@@ -250,7 +250,8 @@ export function repositoryFiles(root: string): string[] {
   });
   // In the middle of a merge a file has an entry for each side.
   const paths = new Set(list.split("\0"));
-  return [...paths].filter((path) => path !== "" && existsSync(join(root, path)));
+  // Files that are not tracked yet come first in git's list.
+  return [...paths].filter((path) => path !== "" && existsSync(join(root, path))).sort();
 }
 
 /** AssemblyScript has TypeScript's suffix and a grammar of its own. */

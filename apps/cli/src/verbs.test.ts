@@ -159,7 +159,7 @@ async function heddle(words: string, args: readonly string[], asked: string, key
   }
 }
 
-/** Keyed by key, how each call is refused. */
+/** How each call is refused, by its name. */
 const REFUSALS: Readonly<Record<string, readonly [status: number, code: string, detail: string]>> =
   {
     "Bearer good": [404, "not_found", "Nothing has the id x."],

@@ -2,13 +2,14 @@ import { lookup } from "node:dns/promises";
 import { AppError } from "@heddle/base/errors";
 import { readFlagFile } from "@heddle/base/flag-file";
 import { Heddle } from "@heddle/client/heddle";
+import { GROUP_SIZES } from "@heddle/contracts/kubernetes/settings-resources";
 import type { Log } from "@heddle/observability/logger";
 import { isUnanswered } from "../kubernetes/refusal.ts";
 import { removeSurplusMasters } from "../settings/masters-set.ts";
 import { commandFlags } from "./command-flags.ts";
 
 const FLAGS = ["prefix", "masters", "pod-domain", "endpoints", "key-file"] as const;
-const MAX_MASTERS = 5;
+const MAX_MASTERS = Math.max(...GROUP_SIZES);
 /** How long masters may not answer where none of those that leave has a pod. */
 const IDLE_DEADLINE_MS = 15_000;
 

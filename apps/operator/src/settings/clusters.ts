@@ -1,6 +1,7 @@
 import type { Heddle } from "@heddle/client/heddle";
 import type { ClusterStatusReply } from "@heddle/contracts/api/cluster";
 import {
+  GROUP_SIZES,
   HEDDLE_CLUSTER,
   type HeddleClusterSpec,
 } from "@heddle/contracts/kubernetes/settings-resources";
@@ -68,7 +69,7 @@ export function clusterKind(
 }
 
 function isGroupSize(masters: unknown): boolean {
-  return masters === 1 || masters === 3 || masters === 5;
+  return GROUP_SIZES.some((size) => size === masters);
 }
 
 function thingOf(

@@ -129,6 +129,9 @@ export const WORKER: ResourceKind = {
   ],
 };
 
+/** The numbers of masters that a cluster may have in Kubernetes. */
+export const GROUP_SIZES = [1, 3, 5] as const;
+
 export const HEDDLE_CLUSTER: ResourceKind = {
   kind: "HeddleCluster",
   plural: "heddleclusters",
@@ -138,7 +141,7 @@ export const HEDDLE_CLUSTER: ResourceKind = {
   fixed: [],
   rules: [
     {
-      rule: "!has(self.masters) || self.masters in [1, 3, 5]",
+      rule: `!has(self.masters) || self.masters in [${GROUP_SIZES.join(", ")}]`,
       message: "masters is 1, 3 or 5",
     },
   ],

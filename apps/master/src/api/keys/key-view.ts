@@ -17,7 +17,7 @@ interface KeyContext {
   readonly rotatedTo: ReadonlyMap<string, string>;
 }
 
-/** Keyed by key, its last replacement. */
+/** The last replacement of each key. */
 export function successors(keys: Iterable<ApiKeyRecord>): ReadonlyMap<string, string> {
   const found = new Map<string, string>();
   for (const { id, rotatedFrom } of keys) {

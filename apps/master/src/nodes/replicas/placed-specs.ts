@@ -2,12 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import type { DeploymentSpec } from "@heddle/contracts/engine";
 import { placedStages, type StageCandidate, type StagedReplica } from "./staged-replica.ts";
 
-/** Keyed by key of a deployment or stage, then node: what the worker is to load. */
+/** Keyed by deployment or stage, then node: what the worker is to load. */
 export type StagePlaces = ReadonlyMap<string, ReadonlyMap<string, DeploymentSpec>>;
 
 /** What workers load of staged replicas: the same object for the same place, so that a change is visible. */
 export class PlacedSpecs {
-  /** Keyed by key of a stage, then node. */
+  /** Keyed by stage, then node. */
   readonly #specs = new Map<string, DeploymentSpec>();
 
   clear(): void {

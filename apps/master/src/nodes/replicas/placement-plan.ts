@@ -24,7 +24,7 @@ interface PlacedReplica {
 interface FixedPlaces {
   /** Keyed by deployment or stage of one, then worker. */
   readonly places: ReadonlyMap<string, ReadonlyMap<string, unknown>>;
-  /** Keyed by such a deployment: replicas that go to other workers. */
+  /** Keyed by deployment: replicas that go to other workers. */
   readonly whole: ReadonlyMap<string, WholeReplicas>;
 }
 

@@ -34,7 +34,7 @@ export class StageHolds {
   readonly #wakeUp: WakeUp;
   /** Keyed by node: since when it is absent. */
   readonly #absentSinceMs = new Map<string, number>();
-  /** Keyed by key of a stage, then node: since when it has not been ready after a failure. */
+  /** Keyed by stage, then node: since when it has not been ready after a failure. */
   readonly #failingSinceMs = new Map<string, number>();
   /** In the same way: since when its GPU has failed. */
   readonly #lacksGpuSinceMs = new Map<string, number>();
