@@ -48,6 +48,9 @@ const WAYS: readonly Way[] = stageCounts.flatMap((stages) =>
 );
 const SEQUENCES = [1, 4, 8, 16, 32];
 const PEER_SEQUENCES = [8, 16];
+/** With few answers each has more tokens, so that a turn takes seconds. */
+const LEAST_TOKENS = 192;
+const HOP_TURNS = { rounds: 60, sequences: [1], steps: 32, leastTokens: 0 };
 
 const rates = new Map<string, number[]>();
 let isEqual = true;
@@ -84,10 +87,14 @@ const gain = (sequences: number) =>
 // The engine as it serves: prompts, sampling and the way of the frames between processes included. Each
 // way has its turn in each round, so that what is compared had the same load beside it.
 const rated = new RatedRounds();
+// A hop is small beside a step: many short turns side by side, so that other load affects both alike.
+const hopRounds = new RatedRounds();
 await withCleanup(async () => {
   const rpc = await rpcPeer();
   const servers = await servedWays({ model, modelFile, folder, stageCounts, rpc });
-  await rated.measure(servers, { rounds, sequences: SEQUENCES, steps });
+  await rated.measure(servers, { rounds, sequences: SEQUENCES, steps, leastTokens: LEAST_TOKENS });
+  const ofHop = servers.filter(({ name }) => name === WHOLE || name === ONE_CALL);
+  await hopRounds.measure(ofHop, HOP_TURNS);
   await Promise.all(servers.map((server) => server.close()));
 });
 printTable(
@@ -103,7 +110,7 @@ const hasPeer = rated.names.includes(RPC_PEER);
 const against = (sequences: number) =>
   rated.spread([TWO_CALLS, RPC_PEER], sequences, (ours, theirs) => ours / theirs);
 /** The time that a step of one sequence takes for each way between the processes: there and back. */
-const hop = rated.spread([ONE_CALL, WHOLE], 1, (staged, whole) => 500 / staged - 500 / whole);
+const hop = hopRounds.spread([ONE_CALL, WHOLE], 1, (staged, whole) => 500 / staged - 500 / whole);
 const compared = new Map<string, Spread>([
   ...(hasPeer ? PEER_SEQUENCES : []).map((sequences): [string, Spread] => [
     `2 stages to ggml's RPC, ${sequences} sequences`,

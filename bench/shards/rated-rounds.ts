@@ -18,12 +18,10 @@ export interface Spread {
 interface RoundPlan {
   readonly rounds: number;
   readonly sequences: readonly number[];
-  /** Tokens of each answer, unless there are so few that a turn would be short. */
+  /** Tokens of each answer, unless that makes fewer than `leastTokens` in a turn. */
   readonly steps: number;
+  readonly leastTokens: number;
 }
-
-/** With few answers each has more tokens, so that a turn takes seconds. */
-const LEAST_TOKENS = 192;
 
 /**
  * The rates of servers in rounds. All are loaded; for each number of sequences one after the other has
@@ -39,14 +37,14 @@ export class RatedRounds {
   /** Neighbours in the list have their turns next to each other; every other round goes backwards. */
   async measure(
     servers: readonly RatedServer[],
-    { rounds, sequences: counts, steps }: RoundPlan,
+    { rounds, sequences: counts, steps, leastTokens }: RoundPlan,
   ): Promise<void> {
     this.names = servers.map(({ name }) => name);
     for (const server of servers) await server.rate(1, steps);
     for (let round = 0; round < rounds; round++) {
       for (const sequences of counts) {
         for (const server of round % 2 === 0 ? servers : servers.toReversed()) {
-          const tokens = Math.max(steps, Math.ceil(LEAST_TOKENS / sequences));
+          const tokens = Math.max(steps, Math.ceil(leastTokens / sequences));
           this.#add(server.name, sequences, await server.rate(sequences, tokens));
         }
       }

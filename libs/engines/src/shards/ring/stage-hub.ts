@@ -199,8 +199,9 @@ export class StageHub {
     this.#epoch = frameEpoch(frame);
     const joined = this.#joined;
     if (!joined) return;
-    joined.write(frame);
+    // The write may wake the stage on this core, before it returns.
     const nowMs = performance.now();
+    joined.write(frame);
     this.#options.times?.left(nowMs);
     this.#aloneSinceMs = this.#underWay === 0 ? nowMs : undefined;
     if (++this.#underWay === 1) this.#expect(joined);
