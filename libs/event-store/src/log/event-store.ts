@@ -59,6 +59,8 @@ export interface StoredSegment {
 /** The most bytes of one durable write. */
 const MAX_GROUP_BYTES = 8 * 2 ** 20;
 const RECENT_BYTES = 4 * 2 ** 20;
+/** The most bytes of entries on the disk that are not hashed yet: about 4 ms of work. */
+const MAX_UNHASHED_BYTES = 2 * 2 ** 20;
 /** Streams of one log. */
 const MAX_STREAMS = 1_024;
 
@@ -227,14 +229,15 @@ export class EventStore {
   }
 
   /** Tiles of trees of at most `size` entries, also of those that retention removed. */
-  get readTile(): ReadTile {
-    return this.#levels.readTile;
-  }
+  readonly readTile: ReadTile = async (tile) => {
+    await this.#tree.reach(this.#size);
+    return this.#levels.readTile(tile);
+  };
 
   /** The tree of the first entries. */
   tree(size = this.#size): TileTree {
     if (size > this.#size) throw new RangeError(`the log has ${this.#size} entries, not ${size}`);
-    return new TileTree(size, this.#levels.readTile);
+    return new TileTree(size, this.readTile);
   }
 
   /**
@@ -364,6 +367,7 @@ export class EventStore {
     this.#failure ??= new AppError("unavailable", "the event log is closed");
     this.#ended.abort(this.#failure);
     await this.#writing;
+    await this.#tree.within(0);
     await this.#changes.idle();
     await this.#reader.close();
     await this.#checkpoints.close();
@@ -421,8 +425,9 @@ export class EventStore {
     let offset = file.end.offset;
     const written = file.append(records);
     // While the disk works: a failed write ends the log, so the tree is not used after it.
-    this.#tree.append(entries);
+    this.#tree.add(entries);
     await written;
+    await this.#tree.within(MAX_UNHASHED_BYTES);
     for (const record of records) {
       const stride = recordBytes(record);
       offsets.add(offset, stride);
@@ -430,6 +435,7 @@ export class EventStore {
     }
     const size = this.#size + entries.length;
     if (size === first + this.#place.shape.width) {
+      await this.#tree.reach(size);
       this.#active = await sealSegment(this.#place, this.#active, this.#levels);
     }
     this.#recent.add(entries);

@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { TreeFrontier } from "./frontier.ts";
-import { leafHash } from "./hash.ts";
+import { leafHash, writeLeafHashes } from "./hash.ts";
 import { TileTree } from "./proofs.ts";
 import { type ReadTile, TILE_WIDTH, type Tile } from "./tile.ts";
 import { bundlePath, parseTilePath, tilePath, tilesOf } from "./tile-path.ts";
@@ -108,6 +108,16 @@ describe("the tree of RFC 6962", () => {
       const entry = Buffer.alloc(size, 3);
       expect(Buffer.from(leafHash(entry))).toEqual(sha256(Buffer.of(0), entry));
     }
+  });
+
+  it("leaves: short and long ones beside each other each have their hash, in order", () => {
+    const sizes = [600, 3, 511, 512, 0, 9, 70, 513, 65_535, 1, 2, 3, 4, 5, 5_000];
+    const leaves = sizes.map((size, at) => Buffer.alloc(size, at + 1));
+    const target = Buffer.alloc(32 * (leaves.length + 2), 0xee);
+    writeLeafHashes(leaves, target, 32);
+    const expected = leaves.map((leaf) => sha256(Buffer.of(0), leaf));
+    const around = Buffer.alloc(32, 0xee);
+    expect(target).toEqual(Buffer.concat([around, ...expected, around]));
   });
 
   it("proofs: those of every leaf and prefix are the naive ones, and verify", async () => {
