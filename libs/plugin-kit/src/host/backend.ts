@@ -7,7 +7,8 @@ export interface PluginBackend {
   readonly description: PluginDescription;
   /** The memory of its own process; 0 without one. */
   readonly memoryBytes: number;
-  call(call: PluginCall, limit: CallLimit): Promise<unknown>;
+  /** The answer, or a promise of it. */
+  call(call: PluginCall, limit: CallLimit): unknown;
   stream(call: RouteCall, limit: CallLimit): AsyncIterable<string>;
   close(): void;
 }

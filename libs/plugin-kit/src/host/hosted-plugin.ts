@@ -6,7 +6,7 @@ import { LoadFault, PLUGIN_FAULT_KINDS, type PluginFaultKind } from "../loading/
 import type { HostedEntry } from "../loading/plugin-list.ts";
 import type { PluginHostKind } from "../plugin.ts";
 import { type PluginBackend, PluginFault } from "./backend.ts";
-import { CallLimit } from "./call-limit.ts";
+import { CallLimit, CallLimits } from "./call-limit.ts";
 import type { PluginDescription } from "./description.ts";
 import { loadInline } from "./inline-plugin.ts";
 import { answerTo, type PluginCall, type RouteCall } from "./plugin-calls.ts";
@@ -47,7 +47,7 @@ interface HostOptions {
 
 interface CallOptions {
   readonly timeoutMs: number;
-  /** Is given what ends the call when its caller is gone. */
+  /** Is given what ends a call without an answer yet, when its caller is gone. */
   readonly onStart?: ((cancel: () => void) => void) | undefined;
 }
 
@@ -74,6 +74,7 @@ export class HostedPlugin {
     PluginFaultKind,
     number
   >;
+  readonly #limits = new CallLimits();
   #backend: PluginBackend | undefined;
   #description: PluginDescription | undefined;
   #state: PluginState = "restarting";
@@ -156,14 +157,17 @@ export class HostedPlugin {
   /** The plugin's answer. Rejects with an AppError, also for faults of the plugin. */
   async call(call: PluginCall, { timeoutMs, onStart }: CallOptions): Promise<unknown> {
     const backend = this.#admit();
-    const limit = new CallLimit(timeoutMs);
-    onStart?.(limit.cancel);
+    const limit = new CallLimit(this.#limits, timeoutMs);
     try {
-      return answerTo(call, await backend.call(call, limit));
+      const answer = backend.call(call, limit);
+      if (!(answer instanceof Promise)) return answerTo(call, answer);
+      limit.start();
+      onStart?.(() => limit.cancel());
+      return answerTo(call, await answer);
     } catch (error) {
       throw this.#attributed(error, limit, timeoutMs);
     } finally {
-      limit.clear();
+      limit.close();
       this.#running--;
     }
   }
@@ -171,18 +175,19 @@ export class HostedPlugin {
   /** The events of a stream as text; each must come within the time limit. */
   async *stream(call: RouteCall, { timeoutMs, onStart }: CallOptions): AsyncGenerator<string> {
     const backend = this.#admit();
-    const limit = new CallLimit(timeoutMs);
-    onStart?.(limit.cancel);
+    const limit = new CallLimit(this.#limits, timeoutMs);
+    limit.start();
+    onStart?.(() => limit.cancel());
     try {
       for await (const text of backend.stream(call, limit)) {
-        limit.clear();
+        limit.pause();
         yield text;
-        limit.restart();
+        limit.start();
       }
     } catch (error) {
       throw this.#attributed(error, limit, timeoutMs);
     } finally {
-      limit.clear();
+      limit.close();
       this.#running--;
     }
   }

@@ -22,7 +22,14 @@ export async function loadInline(
   return {
     description: describePlugin(loaded),
     memoryBytes: 0,
-    call: (call, limit) => bounded(calls.call(call, limit), limit, attributed),
+    call: (call, limit) => {
+      try {
+        const answer = calls.call(call, limit);
+        return answer instanceof Promise ? bounded(answer, limit, attributed) : answer;
+      } catch (thrown) {
+        throw attributed(thrown);
+      }
+    },
     stream: async function* (call, limit) {
       const events = calls.stream(call, limit)[Symbol.asyncIterator]();
       for (;;) {
@@ -42,18 +49,7 @@ function bounded<Result>(
   attributed: (thrown: unknown) => Error,
 ): Promise<Result> {
   return new Promise((resolve, reject) => {
-    const remove = limit.onEnded(() =>
-      reject(new AppError("cancelled", "The call was cancelled.")),
-    );
-    work.then(
-      (result) => {
-        remove();
-        resolve(result);
-      },
-      (error: unknown) => {
-        remove();
-        reject(attributed(error));
-      },
-    );
+    limit.onEnded(() => reject(new AppError("cancelled", "The call was cancelled.")));
+    work.then(resolve, (error: unknown) => reject(attributed(error)));
   });
 }

@@ -90,14 +90,23 @@ const MAX_JOB_CHARACTERS = 1_048_576;
 /** Runs calls on what a plugin has added: in its own process, or in the master's. */
 export class PluginCalls {
   readonly #registry: PluginRegistry;
+  /** By their keys. Not a map, whose `get` a plugin may replace. */
+  readonly #routes: Readonly<Record<string, PluginRoute | undefined>>;
 
   constructor(registry: PluginRegistry) {
     this.#registry = registry;
+    this.#routes = Object.assign(Object.create(null), Object.fromEntries(registry.routes));
   }
 
-  /** The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer, a BlockJob, of executors. */
-  async call(call: PluginCall, limit: CallSignal): Promise<unknown> {
-    if (call.point === "route") return this.#answer(call, limit);
+  /**
+   * The answer: JSON text of a route, an AdmissionAnswer, a NodesAnswer, a BlockJob, of executors.
+   * Only a route that answers at once gives no promise, as a hot path needs none.
+   */
+  call(call: PluginCall, limit: CallSignal): unknown {
+    return call.point === "route" ? this.#answer(call, limit) : this.#ask(call);
+  }
+
+  async #ask(call: Exclude<PluginCall, RouteCall>): Promise<unknown> {
     if (call.point === "admission") return this.#review(call);
     if (call.point === "events") return this.#deliver(call);
     if (call.point === "block") return this.#job(call);
@@ -105,11 +114,11 @@ export class PluginCalls {
     return this.#nodes(call);
   }
 
-  async #answer(call: RouteCall, limit: CallSignal): Promise<string> {
+  #answer(call: RouteCall, limit: CallSignal): string | Promise<string> {
     const route = this.#route(call.key);
-    const value = await route.handle(requestOf(route, call, limit));
-    if (!route.reply) return "";
-    return jsonOf(checked(route.reply, value, "its answer"), "its answer", MAX_ANSWER_CHARACTERS);
+    const value = route.handle(requestOf(route, call, limit));
+    if (isThenable(value)) return laterText(route, value);
+    return textOf(route, value);
   }
 
   /** The events of a stream as text, until it ends or the signal aborts. */
@@ -132,7 +141,7 @@ export class PluginCalls {
   }
 
   #route(key: string): PluginRoute {
-    const route = this.#registry.routes.get(key);
+    const route = this.#routes[key];
     if (!route) throw new Error(`there is no route ${key}`);
     return route;
   }
@@ -237,6 +246,20 @@ function requestOf(
       return limit.signal;
     },
   };
+}
+
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | undefined)?.then === "function";
+}
+
+async function laterText(route: PluginRoute, value: PromiseLike<unknown>): Promise<string> {
+  return textOf(route, await value);
+}
+
+/** The text of a route's answer. */
+function textOf({ reply }: PluginRoute, value: unknown): string {
+  if (!reply) return "";
+  return jsonOf(checked(reply, value, "its answer"), "its answer", MAX_ANSWER_CHARACTERS);
 }
 
 /** What is not as declared is a fault of the plugin, not of its caller. */

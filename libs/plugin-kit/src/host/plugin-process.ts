@@ -91,27 +91,13 @@ export class PluginProcess implements PluginBackend {
     return this.#memoryBytes;
   }
 
-  async call(call: PluginCall, limit: CallLimit): Promise<unknown> {
+  call(call: PluginCall, limit: CallLimit): Promise<unknown> {
     this.#admit();
     const id = ++this.#lastId;
     return new Promise((resolve, reject) => {
-      let remove = () => {};
-      const settle = () => {
-        this.#calls.delete(id);
-        remove();
-      };
-      this.#calls.set(id, {
-        resolve: (value) => {
-          settle();
-          resolve(value);
-        },
-        reject: (error) => {
-          settle();
-          reject(error);
-        },
-      });
+      this.#calls.set(id, { resolve, reject });
       this.#send({ type: "call", id, call });
-      remove = limit.onEnded(() => {
+      limit.onEnded(() => {
         this.#calls.delete(id);
         this.#send({ type: "cancel", id });
         reject(new AppError("cancelled", "The call was cancelled."));
@@ -124,9 +110,7 @@ export class PluginProcess implements PluginBackend {
     const id = ++this.#lastId;
     const events = new Channel<string>(CREDITS);
     this.#streams.set(id, events);
-    const remove = limit.onEnded(() =>
-      events.fail(new AppError("cancelled", "The call was cancelled.")),
-    );
+    limit.onEnded(() => events.fail(new AppError("cancelled", "The call was cancelled.")));
     try {
       this.#send({ type: "stream", id, call });
       this.#send({ type: "more", id, count: CREDITS });
@@ -136,7 +120,6 @@ export class PluginProcess implements PluginBackend {
       }
     } finally {
       this.#streams.delete(id);
-      remove();
       this.#send({ type: "cancel", id });
     }
   }
@@ -156,7 +139,7 @@ export class PluginProcess implements PluginBackend {
   #receive(message: FromPlugin): boolean {
     switch (message?.type) {
       case "result": {
-        const call = this.#calls.get(message.id);
+        const call = this.#taken(message.id);
         call?.resolve(message.value);
         return call !== undefined;
       }
@@ -180,6 +163,13 @@ export class PluginProcess implements PluginBackend {
     }
   }
 
+  /** The call that waits for an answer, which it is about to have. */
+  #taken(id: number): PendingCall | undefined {
+    const call = this.#calls.get(id);
+    if (call) this.#calls.delete(id);
+    return call;
+  }
+
   #bearStray(length: number): void {
     this.#stray += length + STRAY_COST;
     if (this.#stray > MAX_STRAY) this.#end("exited", "it sent messages without end");
@@ -197,7 +187,7 @@ export class PluginProcess implements PluginBackend {
     const { code, message, param, faults } = given ?? {};
     const known = { code, message: String(message), param, faults };
     const error = callRefusal(known) ?? new PluginFault(known.message);
-    const call = this.#calls.get(id);
+    const call = this.#taken(id);
     const events = this.#streams.get(id);
     call?.reject(error);
     events?.fail(error);
@@ -236,7 +226,8 @@ export class PluginProcess implements PluginBackend {
         retryAfterMs: 1_000,
       },
     );
-    for (const call of [...this.#calls.values()]) call.reject(error);
+    for (const call of this.#calls.values()) call.reject(error);
+    this.#calls.clear();
     for (const events of this.#streams.values()) events.fail(error);
     if (this.#closed) return;
     this.#closed = true;

@@ -55,7 +55,7 @@ export class PluginRoutesModule {
     const onStart = (cancel: () => void) => {
       // Its client may have left while the call was checked.
       if (reply.raw.destroyed) cancel();
-      else reply.raw.once("close", cancel);
+      else reply.raw.on("close", cancel);
     };
     const limits = { timeoutMs: route.timeoutMs, onStart };
     if (route.events) return this.#stream(plugin.stream(call, limits), reply);
