@@ -11,7 +11,8 @@ import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { atLeast, atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// A route of a plugin against the built-in route of the same work, in rounds that visit each route.
+// A route of a plugin against the built-in route of the same work, in rounds that visit each route;
+// every second round visits them in the opposite order, and ratios are of figures of one round.
 // The master and the plugin's process are on one core, the callers on the other.
 
 const usage = "npm run bench:plugins -- [--seconds 3] [--rounds 5] [--concurrency 1,16,64]";
@@ -60,7 +61,7 @@ await withCleanup(async () => {
     });
   }
   for (let round = 1; round <= rounds; round++) {
-    for (const cell of cells) {
+    for (const cell of round % 2 === 0 ? cells.toReversed() : cells) {
       const { path, concurrency } = cell;
       const processes = processTree(master.pid);
       const cpuMs = () => processes.reduce((sum, pid) => sum + threadsCpuMs(pid), 0);
@@ -103,19 +104,40 @@ function report(cells: readonly Cell[]): void {
       return [route, concurrency, rate, cpuMicros, p50Ms];
     }),
   );
-  const verdicts = concurrencies.flatMap((concurrency) => {
-    const of = (route: string) =>
-      figures.find((each) => each.route === route && each.concurrency === concurrency)!;
-    const base = of(BUILT_IN);
-    return Object.entries(BARS).flatMap(([route, { leastRate, mostCpu }]): Verdict[] => {
-      const { rate, cpuMicros } = of(route);
-      const what = `${route}, ${concurrency} at once, against built in`;
-      return [
-        atLeast(`${what}: requests/s`, rate / base.rate, leastRate, "x"),
-        atMost(`${what}: CPU a request`, cpuMicros / base.cpuMicros, mostCpu),
-      ];
-    });
-  });
+  const ratios = concurrencies.flatMap((concurrency) =>
+    Object.entries(BARS).map(([route, bars]) => ({
+      what: `${route}, ${concurrency} at once, against built in`,
+      rates: ratiosOf(cells, route, concurrency, "rate"),
+      cpus: ratiosOf(cells, route, concurrency, "cpuMicros"),
+      ...bars,
+    })),
+  );
+  printTable(
+    "To the built-in route in the same round",
+    ["route", "requests/s, least", "median", "most", "CPU, least", "median", "most"],
+    ratios.map(({ what, rates, cpus }) => [what, ...spreadOf(rates), ...spreadOf(cpus)]),
+  );
+  const verdicts = ratios.flatMap(({ what, rates, cpus, leastRate, mostCpu }): Verdict[] => [
+    atLeast(`${what}: requests/s`, median(rates), leastRate, "x"),
+    atMost(`${what}: CPU a request`, median(cpus), mostCpu),
+  ]);
   printVerdicts(verdicts);
-  writeReport(options, "plugins", { figures, cells, verdicts });
+  writeReport(options, "plugins", { figures, cells, ratios, verdicts });
+}
+
+/** Of a route to the built-in one, round by round. */
+function ratiosOf(
+  cells: readonly Cell[],
+  route: string,
+  concurrency: number,
+  figure: "rate" | "cpuMicros",
+): number[] {
+  const roundsOf = (name: string) =>
+    cells.find((each) => each.route === name && each.concurrency === concurrency)!.rounds;
+  const base = roundsOf(BUILT_IN);
+  return roundsOf(route).map((round, at) => round[figure] / base[at]![figure]);
+}
+
+function spreadOf(values: readonly number[]): [number, number, number] {
+  return [Math.min(...values), median(values), Math.max(...values)];
 }
