@@ -56,7 +56,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How to read a job or a model. */
+/** How to read a job, a model or the cluster. */
 export interface GetOptions extends CallOptions {
   /** `stale` answers from the applied state of the master that answers. */
   readonly consistency?: "strong" | "stale" | undefined;

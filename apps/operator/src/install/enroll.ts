@@ -9,7 +9,6 @@ import { hasGroup } from "@heddle/consensus/member/identity";
 import type { Log } from "@heddle/observability/logger";
 import { NODE_ROLES, type NodeRole } from "@heddle/pki/node-name";
 import { readMaterial } from "@heddle/pki/tls-files";
-import { orNotFound } from "../kubernetes/refusal.ts";
 import { commandFlags } from "./command-flags.ts";
 
 const REQUIRED = ["role", "name", "data", "endpoints", "key-file", "token-file"] as const;
@@ -81,10 +80,8 @@ async function wasRemoved(
 ): Promise<boolean> {
   const options = { auth_token, timeout: TRY_MS, maxRetries: 0 };
   const asked = endpoints.map(async (endpoint) => {
-    const { models, cluster } = new Heddle({ endpoint, ...options });
-    // After it that master knows of all members that the group had when it was asked.
-    await orNotFound(models.get(name, { consistency: "strong" }));
-    const { masters, quorum } = await cluster.status();
+    const { cluster } = new Heddle({ endpoint, ...options });
+    const { masters, quorum } = await cluster.status({ consistency: "strong" });
     return quorum.has_quorum && !masters.some(({ id }) => id === name);
   });
   const answers = await Promise.allSettled(asked);

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type ApiOperation, type DataOf, json } from "./operation.ts";
-import { booleanParameter, listSchema, time } from "./parameters.ts";
+import { booleanParameter, listSchema, stateQuery, time } from "./parameters.ts";
 
 const count = z.int().min(0);
 const bytes = z.number().min(0);
@@ -361,6 +361,8 @@ export const clusterOperations = {
     path: "/api/v1/cluster/status",
     permission: "cluster:read",
     summary: "Shows the cluster's masters, nodes, models and running calls.",
+    query: stateQuery,
+    readsState: true,
     replies: statusReply,
   },
   metrics: {

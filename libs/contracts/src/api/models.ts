@@ -105,7 +105,7 @@ export const registerModelRequest = z
       .string()
       .regex(
         /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}$/,
-        "expected letters, digits, `.`, `_`, `:`, `/` or `-`",
+        "expected 1 to 200 letters, digits, `.`, `_`, `:`, `/` and `-`, of which the first is a letter or a digit",
       ),
     family: z.string().min(1).max(100).default("custom"),
     context_window: count.max(100_000_000).default(4096),

@@ -14,7 +14,7 @@ import type {
 } from "@heddle/contracts/api/history/state";
 import type { OpenApiDocument } from "@heddle/contracts/openapi";
 import { pathPart } from "../../path-part.ts";
-import type { CallOptions, HttpTransport, Request } from "../../transport.ts";
+import type { CallOptions, GetOptions, HttpTransport, Request } from "../../transport.ts";
 
 /** The state that a backup holds. */
 export interface BackupOptions extends CallOptions {
@@ -49,8 +49,9 @@ export class Cluster {
   }
 
   /** Its masters, nodes and models, and the leader. */
-  status({ signal }: CallOptions = {}): Promise<ClusterStatusReply> {
-    return this.#transport.json({ method: "GET", path: "/cluster/status", signal });
+  status({ signal, consistency }: GetOptions = {}): Promise<ClusterStatusReply> {
+    const path = "/cluster/status";
+    return this.#transport.json({ method: "GET", path, signal, query: { consistency } });
   }
 
   /** Its metrics: nodes, GPUs, calls, tokens, queues, jobs, Raft. */
