@@ -269,6 +269,13 @@ describe.skipIf(isMissing)("the chart", () => {
     ["master.replicsa=3", /replicsa/],
     ["worker.kind=Deployment", /worker[./]kind/],
     ["image.digest=sha256:12", /image[./]digest/],
+    ["nameOverride=Models", /nameOverride/],
+    ["operator.watchNamespaces={a,a}", /operator[./]watchNamespaces/],
+    ["ingress.enabled=true,ingress.host=models.example:80", /ingress[./]host/],
+    [
+      "worker.gpu.resourceName=nvidia.com/gpu,worker.gpu.count=0",
+      /worker.gpu.count: how many devices of worker.gpu.resourceName/,
+    ],
     ["master.extraEnv[0].name=A,master.extraEnv[0].value=4", /extraEnv[./]0[./]value/],
     ["ingress.enabled=true", /ingress[./]host/],
     ["httpRoute.enabled=true", /httpRoute[./]parentRefs/],

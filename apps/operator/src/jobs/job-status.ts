@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import type { Job } from "@heddle/contracts/api/job-replies";
 import type { TrainingJobSpec } from "@heddle/contracts/kubernetes/custom-resources";
-import type {
-  ConditionNow,
-  CustomResource,
-  ResourceStatus,
+import {
+  type ConditionNow,
+  type CustomResource,
+  type ResourceStatus,
+  SPEC_CURRENT,
 } from "../kubernetes/custom-resource.ts";
 
 export interface TrainingJobStatus extends ResourceStatus {
@@ -81,9 +82,9 @@ function conditionsOfJob(job: Job, reason: string | null, message: string): Cond
 /** Whether the job has the object's spec: a change of most fields has no effect. */
 function specCondition(spec: TrainingJobSpec, status?: TrainingJobStatus): ConditionNow {
   const isCurrent = specDigest(spec) === (status?.specDigest ?? specDigest(spec));
-  if (isCurrent) return { type: "SpecCurrent", status: "True", reason: "Submitted", message: "" };
+  if (isCurrent) return { type: SPEC_CURRENT, status: "True", reason: "Submitted", message: "" };
   const message = `the job keeps the spec that it was submitted with; only ${[...CHANGEABLE].join(" and ")} can be changed`;
-  return { type: "SpecCurrent", status: "False", reason: "Immutable", message };
+  return { type: SPEC_CURRENT, status: "False", reason: "Immutable", message };
 }
 
 function truth(value: boolean): "True" | "False" {

@@ -1,3 +1,6 @@
+/** The condition of a spec that is carried out: false after a change that has no effect. */
+export const SPEC_CURRENT = "SpecCurrent";
+
 /** The metadata that the operator reads. */
 export interface ResourceMetadata {
   readonly name: string;

@@ -22,6 +22,7 @@ let watchStatus: number;
 /** After how many seconds the server is to end each watch. */
 let lengths: number[];
 let changes: string[];
+let warnings: object[];
 let reflector: Reflector<Thing>;
 let stop: AbortController;
 let ended: Promise<void>;
@@ -31,7 +32,8 @@ const server = createServer((request, reply) => {
   const isWatch = url.searchParams.has("watch");
   const fault = isWatch ? watchStatus : (listFaults.shift() ?? 200);
   reply.writeHead(fault, { "content-type": "application/json" });
-  if (fault !== 200) return void reply.end(JSON.stringify({ kind: "Status", code: fault }));
+  const status = { kind: "Status", code: fault, message: "it is ill" };
+  if (fault !== 200) return void reply.end(JSON.stringify(status));
   if (!isWatch) {
     return void reply.end(JSON.stringify({ metadata: { resourceVersion: "7" }, items: objects }));
   }
@@ -51,7 +53,7 @@ const watching = (count: number) => expect.poll(() => watches.length).toBe(count
 
 beforeEach(async () => {
   objects = [thing("a"), thing("b")];
-  [listFaults, watches, lengths, changes, watchStatus] = [[], [], [], [], 200];
+  [listFaults, watches, lengths, changes, warnings, watchStatus] = [[], [], [], [], [], 200];
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
   const config = new KubeConfig();
@@ -60,7 +62,8 @@ beforeEach(async () => {
     { name: "a" },
   );
   const api = new ResourceApi<Thing>(config, "trainingjobs", "ns");
-  const log = { info: () => {}, warn: () => {}, error: () => {} };
+  const warn = (fields: object) => void warnings.push(fields);
+  const log = { info: () => {}, warn, error: () => {} };
   reflector = new Reflector(api, (key) => changes.push(key), log);
   stop = new AbortController();
   ended = reflector.run(stop.signal);
@@ -106,7 +109,7 @@ it("reflector: an expired version (410) is followed by a new list", async () => 
   expect([...reflector.objects()].map(({ metadata }) => metadata.name)).toEqual(["d"]);
 });
 
-it("reflector: errors of the server (500, 403) are outlived", async () => {
+it("reflector: errors of the server (500, 403) are outlived, and logged by their messages", async () => {
   await watching(1);
   listFaults = [500, 403];
   objects = [thing("e")];
@@ -117,4 +120,7 @@ it("reflector: errors of the server (500, 403) are outlived", async () => {
   await watching(2);
   await expect.poll(() => reflector.isSynced).toBe(true);
   expect(reflector.get("ns/e")).toBeDefined();
+  for (const why of ["500: it is ill", "403: it is ill"]) {
+    expect(warnings).toContainEqual({ plural: "trainingjobs", why });
+  }
 });

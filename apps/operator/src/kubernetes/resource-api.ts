@@ -1,3 +1,4 @@
+import { isJsonObject } from "@heddle/base/json-object";
 import { RESOURCE_GROUP, RESOURCE_VERSION } from "@heddle/contracts/kubernetes/resource-kind";
 import {
   ApiException,
@@ -152,6 +153,22 @@ export async function unless<T>(status: number, answer: Promise<T>): Promise<T |
   } catch (error) {
     if (statusOf(error) === status) return undefined;
     throw error;
+  }
+}
+
+/** What went wrong, for a log: of an answer of Kubernetes its status and message alone. */
+export function faultText(error: unknown): string {
+  if (!(error instanceof ApiException)) return (error as Error).message;
+  return `${error.code}: ${messageIn(error.body)}`;
+}
+
+/** Of a Status; of a body that is none, as where a definition is missing, its text. */
+function messageIn(body: unknown): string {
+  if (isJsonObject(body)) return String(body["message"] ?? body["reason"]);
+  try {
+    return messageIn(JSON.parse(String(body)));
+  } catch {
+    return String(body).trim();
   }
 }
 

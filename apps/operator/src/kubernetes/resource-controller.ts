@@ -8,7 +8,7 @@ import { type CustomResource, objectKey, type ResourceStatus } from "./custom-re
 import { hasFinalizer, removeFinalizer } from "./lifecycle.ts";
 import type { ReconcileMetrics } from "./reconcile-metrics.ts";
 import { Reflector } from "./reflector.ts";
-import { ResourceApi, statusOf, unless } from "./resource-api.ts";
+import { faultText, ResourceApi, statusOf, unless } from "./resource-api.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 const CONCURRENCY = 8;
@@ -195,15 +195,15 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     return owner !== undefined && this.#cluster !== undefined && owner !== this.#cluster;
   }
 
-  /** A conflict only says that the object has changed meanwhile: its event is under way. */
+  /** Such answers only say that the object has changed or gone meanwhile: its event is under way. */
   #report(key: string, error: unknown, pauseMs: number): void {
     // It may have got no finalizer after all.
     this.#note(key);
     const { plural } = this.#reconciler;
-    const isConflict = statusOf(error) === 409;
-    this.#metrics.count(plural, isConflict ? "conflict" : "failed");
-    if (isConflict) return;
-    const fields = { plural, key, why: (error as Error).message, pauseMs: Math.round(pauseMs) };
+    const isOutdated = [404, 409].includes(statusOf(error) ?? 0);
+    this.#metrics.count(plural, isOutdated ? "conflict" : "failed");
+    if (isOutdated) return;
+    const fields = { plural, key, why: faultText(error), pauseMs: Math.round(pauseMs) };
     this.#log.warn(fields, "an object could not be reconciled; again later");
   }
 }

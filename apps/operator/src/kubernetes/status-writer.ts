@@ -1,4 +1,9 @@
-import type { ConditionNow, CustomResource, ResourceStatus } from "./custom-resource.ts";
+import {
+  type ConditionNow,
+  type CustomResource,
+  type ResourceStatus,
+  SPEC_CURRENT,
+} from "./custom-resource.ts";
 import type { EventRecorder } from "./event-recorder.ts";
 import { writeStatus } from "./lifecycle.ts";
 import { reasonText } from "./reason-text.ts";
@@ -18,7 +23,7 @@ export interface ShownStatus {
 const REFUSED_MS = 30_000;
 const BAD_PHASES: ReadonlySet<string> = new Set(["Failed", "Lost", "Unavailable"]);
 
-/** Writes the status of the objects of all kinds, and an event at each new phase and refusal. */
+/** Writes the status of the objects of all kinds, and an event at each new phase, refusal and change without effect. */
 export class StatusWriter {
   readonly #events: EventRecorder;
 
@@ -37,6 +42,11 @@ export class StatusWriter {
     if (phaseBefore !== phase) {
       const type = BAD_PHASES.has(phase) ? "Warning" : "Normal";
       await this.#events.record(written, type, phase, reasonText(status));
+    }
+    const current = status.conditions.find(({ type }) => type === SPEC_CURRENT);
+    const isChanged = object.status?.observedGeneration !== object.metadata.generation;
+    if (isChanged && current?.status === "False") {
+      await this.#events.record(written, "Warning", current.reason, current.message);
     }
     return written;
   }
