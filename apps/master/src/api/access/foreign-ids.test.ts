@@ -151,6 +151,22 @@ describe("what another project has", () => {
     expect([...unowned].sort()).toEqual(OF_THE_CLUSTER);
   });
 
+  it("foreign ids: as cursors and filters of lists they are as unknown ones", async () => {
+    let known = 0;
+    for (const [root, { own, unknown }] of ids) {
+      for (const parameter of ["after", "cursor", "name"]) {
+        const ask = async (id: string) => {
+          const path = `/api/v1/${root}?${parameter}=${id}`;
+          return answerOf(await send(server, "GET", path, undefined, { key: outsider }), id);
+        };
+        const foreign = await ask(own);
+        expect(foreign, `${root} by ${parameter}`).toBe(await ask(unknown));
+        if (!foreign.includes("There is no parameter")) known++;
+      }
+    }
+    expect(known).toBeGreaterThan(3);
+  });
+
   it("foreign ids: bodies that name them are refused as for unknown ones", async () => {
     const chat = { messages: [{ role: "user", content: "hi" }] };
     const batch = { endpoint: "/v1/chat/completions", completion_window: "24h" };
