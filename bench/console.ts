@@ -23,7 +23,7 @@ const nodes = Number(options["nodes"] ?? 1_000);
 const jobs = Number(options["jobs"] ?? 10_000);
 const lines = Number(options["lines"] ?? 100_000);
 const points = Number(options["points"] ?? 1_000_000);
-/** How many of each list's longest tasks are printed; the trace makes all of them longer. */
+/** How many longest tasks of the curve and of each list are printed; a trace makes all longer. */
 const traced = Number(options["trace"] ?? 0);
 
 const bars = { paintMs: 300, frameMs: 50, leaderMs: 5_000, initialKb: 180, totalKb: 350 };
@@ -90,14 +90,19 @@ async function drawnCurve(rig: ConsoleRig): Promise<Shown> {
     TIMEOUT_MS,
   );
   const page = await rig.signedIn();
-  const frames = await longFramesOf(page, async () => {
+  const watch = async () => {
     await page.evaluate(`history.pushState(null, "", "/console/jobs/${job}")`);
     await page.getByRole("img", { name: "loss by step" }).waitFor();
     await page.waitForTimeout(WATCH_MS);
-  });
+  };
+  const frames = await longFramesOf(page, () => withTrace(page, watch));
   await rig.call("DELETE", `/jobs/${job}`);
   await page.context().close();
   return { what: "loss points", count: points, ...frames };
+}
+
+function withTrace<Result>(page: Page, work: () => Promise<Result>): Promise<Result> {
+  return traced > 0 ? printLongestTasks(page.context().browser()!, traced, work) : work();
 }
 
 async function scrolledLog(rig: ConsoleRig): Promise<Shown> {
@@ -135,8 +140,7 @@ async function scrolledLists(rig: ConsoleRig): Promise<Shown[]> {
       await page.locator(".table-body .table-row").first().waitFor();
       console.log(`scrolling ${list}`);
       const scroll = () => scrolled(page, ".table-scroller", least * ROW_PX);
-      const browser = page.context().browser()!;
-      const use = await (traced > 0 ? printLongestTasks(browser, traced, scroll) : scroll());
+      const use = await withTrace(page, scroll);
       shown.push({ what: list.toLowerCase(), count: await rowsOf(page), ...use });
     }
     shown.push(await scrolledText(rig));
