@@ -16,7 +16,7 @@ export type ToPlugin =
   | { readonly type: "cancel"; readonly id: number }
   | { readonly type: "ping" };
 
-/** From a plugin's process, which may send anything. */
+/** From a plugin's process, which may send anything. Answers of routes are no such messages. */
 export type FromPlugin =
   /** It begins with a part of the plugin's code that may never end. */
   | { readonly type: "loading"; readonly part: string }

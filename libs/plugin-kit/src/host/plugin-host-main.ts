@@ -47,7 +47,8 @@ messages.onMessage = (message) => {
     case "call":
       void run(message.id, async (limit) => {
         const value = await ready().call(message.call, limit);
-        send({ type: "result", id: message.id, value });
+        if (message.call.point === "route") messages.sendAnswer(message.id, value as string);
+        else send({ type: "result", id: message.id, value });
       });
       break;
     case "stream":

@@ -76,6 +76,9 @@ export class PluginProcess implements PluginBackend {
     messages.onMessage = (message, length) => {
       if (!this.#receive(message)) this.#bearStray(length);
     };
+    messages.onAnswer = (id, text) => {
+      if (!this.#answered(id, text)) this.#bearStray(text.length);
+    };
     messages.onFault = ({ message }) => this.#end("exited", `${NO_MESSAGE}: ${message}`);
     child.once("exit", (code, signal) => this.#ended(code, signal));
     child.on("error", () => this.#end("exited", "its process could not be reached"));
@@ -138,11 +141,8 @@ export class PluginProcess implements PluginBackend {
   /** Whether something waits for the message: the plugin may send anything, and what does not belong is dropped. */
   #receive(message: FromPlugin): boolean {
     switch (message?.type) {
-      case "result": {
-        const call = this.#taken(message.id);
-        call?.resolve(message.value);
-        return call !== undefined;
-      }
+      case "result":
+        return this.#answered(message.id, message.value);
       case "failed":
         return this.#failed(message.id, message.error);
       case "item":
@@ -161,6 +161,12 @@ export class PluginProcess implements PluginBackend {
       default:
         return false;
     }
+  }
+
+  #answered(id: number, value: unknown): boolean {
+    const call = this.#taken(id);
+    call?.resolve(value);
+    return call !== undefined;
   }
 
   /** The call that waits for an answer, which it is about to have. */
