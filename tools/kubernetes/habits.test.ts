@@ -18,6 +18,9 @@ let operator: DrivenProcess;
 let heddle: Heddle;
 let roles: string;
 
+/** What a user might write; the operator knows better. */
+const STATUS_PATCH = ["--type=merge", "--patch", '{"status":{"phase":"Succeeded"}}'];
+
 const k = (...args: readonly string[]) => kubectl(["--namespace", namespace, ...args]);
 const field = (name: string, path: string) => k("get", "tj", name, `--output=jsonpath=${path}`);
 const until = (name: string, condition: string) =>
@@ -58,11 +61,13 @@ describe.skipIf(why !== undefined)("habits of kubectl's users", () => {
     operator = await local.operator([namespace], []);
   });
 
-  afterEach(() => vi.unstubAllEnvs());
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    k("delete", "tj", "--all", "--wait", "--timeout=120s");
+  });
 
   afterAll(async () => {
     if (why !== undefined) return;
-    k("delete", "tj", "--all", "--wait", "--timeout=120s");
     operator.child.kill("SIGTERM");
     await Promise.all([operator.end(), local.end()]);
     kubectl(["delete", "--filename", "-"], roles);
@@ -130,4 +135,52 @@ describe.skipIf(why !== undefined)("habits of kubectl's users", () => {
     until("shared", "Running");
     expect(await jobsNamed("shared")).toHaveLength(1);
   });
+
+  it("habits: objects are refused at their change, compared and shown as they will be", async () => {
+    apply("compared", { command: "sleep 600", suspend: false });
+    until("compared", "Running");
+    const wrong = ["tj", "compared", "--type=merge", "--patch"];
+    expect(() => k("patch", ...wrong, '{"spec":{"retry_limit":-1}}')).toThrow(/spec.retry_limit/);
+    apply("compared", { command: "sleep 600", suspend: true }, "--dry-run=server");
+    expect(field("compared", "{.spec.suspend}")).toBe("false");
+    const metadata = { name: "compared", namespace };
+    const spec = { command: "sleep 600", suspend: true };
+    const object = { apiVersion: "heddle.dev/v1alpha1", kind: "TrainingJob", metadata, spec };
+    const diff = () => kubectl(["diff", "--filename", "-"], JSON.stringify(object));
+    expect(diff).toThrow(/- {2}suspend: false\n\+ {2}suspend: true/);
+    k("patch", "tj", "compared", "--subresource=status", ...STATUS_PATCH);
+    await untilFound(
+      "the phase",
+      () => field("compared", "{.status.phase}") === "Running" || undefined,
+    );
+  });
+
+  it("habits: what is deleted or made while the operator is away is caught up with", async () => {
+    apply("leaves", { command: "sleep 600" });
+    until("leaves", "Running");
+    const [id = ""] = await jobsNamed("leaves");
+    operator.child.kill("SIGTERM");
+    await operator.end();
+    k("delete", "tj", "leaves", "--wait=false");
+    apply("comes", { command: "true" });
+    expect(field("leaves", "{.metadata.deletionTimestamp}")).not.toBe("");
+    operator = await local.operator([namespace], []);
+    k("wait", "--for=delete", "--timeout=120s", "tj/leaves");
+    until("comes", "Complete");
+    expect((await heddle.jobs.get(id)).state).toBe("cancelled");
+  });
+
+  it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
+    "habits: a definition that is deleted takes its jobs along, and works once made again",
+    async () => {
+      apply("gone", { command: "sleep 600" });
+      until("gone", "Running");
+      const [id = ""] = await jobsNamed("gone");
+      kubectl(["delete", "crd", "trainingjobs.heddle.dev", "--wait", "--timeout=120s"]);
+      expect((await heddle.jobs.get(id)).state).toBe("cancelled");
+      local.define();
+      apply("again", { command: "true" });
+      until("again", "Complete");
+    },
+  );
 });

@@ -31,10 +31,16 @@ export class LocalHeddle {
     const args = ["--data", folder, ...flags];
     const up = new DrivenProcess([process.execPath, programOf("cli"), "up", ...args], {});
     const endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
+    const local = new LocalHeddle(folder, endpoint, up);
+    local.define();
+    return local;
+  }
+
+  /** Makes the definitions that are missing. */
+  define(): void {
     const definitions = join(CHART, "files", "crds");
     kubectl(["apply", "--filename", definitions]);
     kubectl(["wait", "--for=condition=Established", "--filename", definitions, "--timeout=60s"]);
-    return new LocalHeddle(folder, endpoint, up);
   }
 
   /** A ready operator of these namespaces, with further flags. */
