@@ -169,6 +169,9 @@ describe.skipIf(why !== undefined)("the operator", () => {
     // The schema of some fields takes several forms, which no rule can compare.
     apply("TrainingJob", "fixed", { command: "sleep 500", queue: "default", suspend: true });
     k("wait", "--for=condition=SpecCurrent=false", "--timeout=60s", "tj/fixed");
+    await untilFound("an event says so", () => {
+      return /Immutable.*only suspend/.test(k("events", "--for=tj/fixed")) || undefined;
+    });
   });
 
   it("operator: two operators and their crashes submit a job once", async () => {
