@@ -4,9 +4,9 @@ import { randomBytes } from "node:crypto";
 import type { Heddle } from "@heddle/client/heddle";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
-import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { define, kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
 import { CHART, helm, kubeTool, NO_HELM } from "./kube-tools.ts";
-import { LocalHeddle } from "./testing/local-heddle.ts";
+import { DEFINITIONS, LocalHeddle } from "./testing/local-heddle.ts";
 
 const why = whyNoCluster() ?? (kubeTool("helm") ? undefined : NO_HELM);
 if (why !== undefined) console.log(`tests of kubectl's habits are skipped: ${why}`);
@@ -178,7 +178,7 @@ describe.skipIf(why !== undefined)("habits of kubectl's users", () => {
       const [id = ""] = await jobsNamed("gone");
       kubectl(["delete", "crd", "trainingjobs.heddle.dev", "--wait", "--timeout=120s"]);
       expect((await heddle.jobs.get(id)).state).toBe("cancelled");
-      local.define();
+      await define(DEFINITIONS);
       apply("again", { command: "true" });
       until("again", "Complete");
     },

@@ -26,6 +26,14 @@ export function kubectl(args: readonly string[], input?: string): string {
   }
 }
 
+/** Applies definitions, and resolves once they are served: `kubectl wait` fails where one has no conditions yet. */
+export async function define(path: string, ...flags: readonly string[]): Promise<void> {
+  kubectl(["apply", ...flags, "--filename", path]);
+  await untilFound("the definitions are served", () =>
+    kubectl(["wait", "--for=condition=Established", "--filename", path, "--timeout=60s"]),
+  );
+}
+
 /** Kills one program of the cluster that HEDDLE_KUBE_RIG runs; it starts again by itself. */
 export function crash(name: "kube-apiserver" | "etcd" | "kubelet"): void {
   rig("restart", name);

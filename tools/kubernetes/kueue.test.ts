@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Heddle } from "@heddle/client/heddle";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { DrivenProcess } from "../../apps/cli/src/testing/driven-process.ts";
-import { kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
+import { define, kubectl, untilFound, whyNoCluster } from "./kube-cluster.ts";
 import { LocalHeddle } from "./testing/local-heddle.ts";
 
 // Kueue's definitions are its own; the test admits and evicts as its controller does.
@@ -63,8 +63,7 @@ describe.skipIf(why !== undefined)("jobs in a queue of Kueue", () => {
   beforeAll(async () => {
     kubectl(["create", "namespace", namespace]);
     const file = join(definitions ?? "", "kueue.x-k8s.io_workloads.yaml");
-    kubectl(["apply", "--server-side", "--filename", file]);
-    kubectl(["wait", "--for=condition=Established", "--filename", file, "--timeout=60s"]);
+    await define(file, "--server-side");
     local = await LocalHeddle.start();
     heddle = local.heddle;
     operator = await local.operator(

@@ -5,8 +5,11 @@ import { freePort } from "@heddle/base/testing/free-ports";
 import { programOf } from "@heddle/base/testing/programs";
 import { Heddle } from "@heddle/client/heddle";
 import { DrivenProcess } from "../../../apps/cli/src/testing/driven-process.ts";
-import { kubectl } from "../kube-cluster.ts";
+import { define } from "../kube-cluster.ts";
 import { CHART } from "../kube-tools.ts";
+
+/** The chart's. */
+export const DEFINITIONS = join(CHART, "files", "crds");
 
 /** A cluster on this machine, whose operators carry out objects of the tests' Kubernetes. */
 export class LocalHeddle {
@@ -31,16 +34,8 @@ export class LocalHeddle {
     const args = ["--data", folder, ...flags];
     const up = new DrivenProcess([process.execPath, programOf("cli"), "up", ...args], {});
     const endpoint = (await up.printed(/API +(http:\/\/\S+)\/api\/v1/))[1] ?? "";
-    const local = new LocalHeddle(folder, endpoint, up);
-    local.define();
-    return local;
-  }
-
-  /** Makes the definitions that are missing. */
-  define(): void {
-    const definitions = join(CHART, "files", "crds");
-    kubectl(["apply", "--filename", definitions]);
-    kubectl(["wait", "--for=condition=Established", "--filename", definitions, "--timeout=60s"]);
+    await define(DEFINITIONS);
+    return new LocalHeddle(folder, endpoint, up);
   }
 
   /** A ready operator of these namespaces, with further flags. */
