@@ -141,6 +141,14 @@ test("scheduler: a job that a filter excludes everywhere waits, and says so", as
   const waits = async () =>
     JSON.stringify((await get(id)).explanation).includes("excluded by a plugin's filter");
   await eventually(waits, "the explanation names the filter");
+  await delay(3_000); // The leader's last plan is old; nothing has it make another one.
+  expect((await get(id)).explanation).toMatchObject({
+    nodes: { rejected: { plugin: 2 } },
+    tasks_that_fit: 0,
+    start_estimate: { earliest: null },
+    changes: [],
+  });
+  expect(await waits()).toBe(true);
   expect((await get(id)).state).not.toBe("failed");
   await cluster.request("DELETE", `/api/v1/jobs/${id}`);
 });

@@ -117,7 +117,7 @@ export class JobExplainer {
       snapshot.queue.find((each) => isSameEntry(each.entry, entry)) ?? this.#queuedAs(job);
     if (!queued) return undefined;
     yield;
-    const made = yield* explain(snapshot, latest.plan, queued);
+    const made = yield* explain(snapshot, latest.plan, this.#chosen(queued));
     // A job that runs already, or on a cluster without nodes, is not unsatisfiable.
     const mayBeNever = !queued.joinsRunning && snapshot.view.roster.size > 0;
     const { satisfiability } = this.#cache;
@@ -186,21 +186,27 @@ export class JobExplainer {
       return queuedFrom(entry, changed, { ...job, tasks }, taskRequest(changed, tasks));
     };
     const { satisfiability } = this.#cache;
+    const plans = this.#plans;
     const fits = yield* variantFitter(snapshot, plan, job);
     function* isPossible(changed: SubmitJob): Steps<boolean> {
       return (yield* satisfiability.neverFits(snapshot, variant(changed))).length === 0;
     }
     return yield* specChanges(spec, {
-      fits: (changed) => fits(variant(changed)),
+      fits: (changed) => fits(this.#chosen(variant(changed))),
       isPossible: (yield* isPossible(spec)) ? undefined : isPossible,
       boundHours: runtimeBoundMs(job, snapshot.settings) / MS_PER_HOUR,
       reservations: reservationsBefore(snapshot, plan, entry),
       *starts(changed) {
-        const queue = [...others, variant(changed)];
+        const queue = plans.withChoices([...others, variant(changed)]);
         const { starts } = yield* decideInSteps({ ...snapshot, queue });
         return starts.some((start) => isSameEntry(start.entry, entry));
       },
     });
+  }
+
+  /** The nodes that plugins exclude count for a plan, never for whether a job can run one day. */
+  #chosen(job: QueuedJob): QueuedJob {
+    return this.#plans.withChoices([job])[0] ?? job;
   }
 
   #queued(job: JobRecord): QueuedJob {

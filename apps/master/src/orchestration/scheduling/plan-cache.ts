@@ -3,9 +3,10 @@ import { toAppError } from "@heddle/base/errors";
 import type { JobRecord } from "@heddle/control/jobs/records/records";
 import { waitingEntry } from "@heddle/control/jobs/records/recovery";
 import type { SchedulingSnapshot } from "@heddle/scheduler/cycle/scheduling-cycle";
-import type { Blocker, Plan } from "@heddle/scheduler/model";
+import type { Blocker, Plan, QueuedJob } from "@heddle/scheduler/model";
 import { entryKey } from "@heddle/scheduler/plan-entry";
 import { decideInSteps } from "@heddle/scheduler/schedule";
+import type { PluginPlacement } from "./plugin-placement.ts";
 import type { SchedulerCache } from "./scheduler-cache.ts";
 
 /** The age at which a plan is made again if no scheduling loop publishes new ones. */
@@ -26,11 +27,18 @@ export interface CachedPlan {
  */
 export class PlanCache {
   readonly #cache: SchedulerCache;
+  readonly #placement: Pick<PluginPlacement, "known"> | undefined;
   #isRefreshing = false;
   #latest: CachedPlan | undefined;
 
-  constructor(cache: SchedulerCache) {
+  constructor(cache: SchedulerCache, placement?: Pick<PluginPlacement, "known">) {
     this.#cache = cache;
+    this.#placement = placement;
+  }
+
+  /** The jobs with what plugins have said of them. */
+  withChoices(jobs: readonly QueuedJob[]): readonly QueuedJob[] {
+    return this.#placement?.known(jobs, this.#cache.nowMs()) ?? jobs;
   }
 
   publish({ nowMs: atMs }: SchedulingSnapshot, plan: Plan): CachedPlan {
@@ -67,7 +75,8 @@ export class PlanCache {
     const nowMs = this.#cache.nowMs();
     const known = this.#latest;
     if (known && nowMs - known.atMs < MAX_AGE_MS && known.plan.basedOnIndex >= index) return known;
-    const snapshot = this.#cache.snapshot(nowMs);
+    const taken = this.#cache.snapshot(nowMs);
+    const snapshot = { ...taken, queue: this.withChoices(taken.queue) };
     return this.publish(snapshot, yield* decideInSteps(snapshot));
   }
 

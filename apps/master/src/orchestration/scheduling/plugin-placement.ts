@@ -80,6 +80,15 @@ export class PluginPlacement {
     return made;
   }
 
+  /** The queue with the answers that are there, of which nothing is asked. */
+  known(queue: readonly QueuedJob[], nowMs: number): readonly QueuedJob[] {
+    if (this.#asked.size === 0) return queue;
+    return queue.map((job) => {
+      const asked = job.entry.kind === "replica" ? undefined : this.#asked.get(job.entry.jobId);
+      return asked ? this.#withAnswer(job, asked, nowMs) : job;
+    });
+  }
+
   #askable(): HostedPlugin[] {
     return this.#plugins.usable.filter(({ description }) => {
       return description && description.filters.length + description.scores.length > 0;

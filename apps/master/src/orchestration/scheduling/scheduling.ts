@@ -16,7 +16,7 @@ export class Scheduling {
   /** The metrics of the cycles that this master led. */
   readonly cycles = new CycleMetrics();
 
-  readonly placement: Pick<PluginPlacement, "applied" | "onAnswer">;
+  readonly placement: Pick<PluginPlacement, "applied" | "known" | "onAnswer">;
 
   constructor(
     control: ControlPlane,
@@ -26,7 +26,7 @@ export class Scheduling {
     const clock = new LogClock(control);
     this.placement = new PluginPlacement(plugins, control);
     this.cache = new SchedulerCache(control, hold, () => clock.wallMs());
-    this.plans = new PlanCache(this.cache);
+    this.plans = new PlanCache(this.cache, this.placement);
     this.explainer = new JobExplainer(control, this.cache, this.plans);
   }
 }
