@@ -364,6 +364,10 @@ const REFUSALS = [
     () => write('import { nothing } from "heddle/plugin-kit";'),
   ],
   ["while it loaded, its process ended with the exit code 0", () => write("process.exit(0);")],
+  [
+    "a path is like /items/{id}",
+    () => write(routeOf('permission: "public"').replace("/x", "/../y")),
+  ],
   ["declares no permission", () => write(routeOf("permission: undefined"))],
   ["declares the permission everything", () => write(routeOf('permission: "everything"'))],
   ["does not declare it", () => write(routeOf('permission: "public"'), "[]")],

@@ -29,8 +29,8 @@ async function start(from: string): Promise<HostedPlugin> {
 function pluginText(name: string, adds: string): string {
   return `import { z } from "heddle/plugin-kit";
     export default { name: "${name}", version: "1", apiVersion: 1,
-      capabilities: ["routes", "admission", "blocks"],
-      setup({ routes, admission, blocks }) { ${adds} } };`;
+      capabilities: ["routes", "admission", "blocks", "scheduler"],
+      setup({ routes, admission, blocks, scheduler }) { ${adds} } };`;
 }
 
 const CALL: RouteCall = {
@@ -64,6 +64,37 @@ test("invalid answers that a plugin sends itself are faults of the call", async 
     await expect(answer, asked.point).rejects.toMatchObject({ code: "server_error" });
   }
   expect(plug.status()).toMatchObject({ state: "ready", faults: { threw: 3 } });
+});
+
+test("filters and scores that give promises, or no finite number, are faults", async () => {
+  const job = {
+    id: "j",
+    name: "j",
+    project: "p",
+    queue: "q",
+    tasks: 1,
+    gpusPerTask: 0,
+    labels: {},
+  };
+  const node = { id: "n", name: "n", labels: {}, gpuType: "", gpus: 0, rack: "" };
+  for (const [name, rule, fault] of [
+    [
+      "filters",
+      'filter({ name: "f", admits: async () => false });',
+      "the filter f gives a promise",
+    ],
+    ["hangs", 'score({ name: "s", score: () => new Promise(() => {}) });', "the score s gives"],
+    ["unbounded", 'score({ name: "s", score: () => Infinity });', "the score s gives Infinity"],
+  ] as const) {
+    const file = join(folder, `${name}.mjs`);
+    writeFileSync(file, pluginText(name, `scheduler.${rule}`));
+    const plug = await start(file);
+    const asked = plug.call({ point: "nodes", jobs: [job], nodes: [node] }, { timeoutMs: 10_000 });
+    await expect(asked, name).rejects.toMatchObject({
+      cause: { message: expect.stringContaining(fault) },
+    });
+    expect(plug.status().faults.threw).toBe(1);
+  }
 });
 
 test("a plugin that prints without end does not keep this process busy", async () => {

@@ -192,7 +192,7 @@ export class PluginCalls {
     const { filters, scores } = this.#registry;
     return jobs.map((job) => ({
       excluded: [...nodes.keys()].filter((at) =>
-        [...filters.values()].some((rule) => !rule.admits(job, nodes[at]!)),
+        [...filters.values()].some((rule) => !decided(rule.name, rule.admits(job, nodes[at]!))),
       ),
       scores:
         scores.size === 0
@@ -283,6 +283,12 @@ export function jsonOf(value: unknown, what: string, max: number): string {
   if (text === undefined) throw new Error(`${what} has no JSON`);
   if (text.length <= max) return text;
   throw new Error(`${what} has ${text.length} characters, more than ${max}`);
+}
+
+/** A promise would be true for every node. */
+function decided(name: string, value: unknown): boolean {
+  if (!(value instanceof Promise)) return Boolean(value);
+  throw new Error(`the filter ${name} gives a promise: give true or false`);
 }
 
 function finite(name: string, value: unknown): number {

@@ -15,7 +15,7 @@ import type { PluginRoute } from "../points/routes.ts";
 
 /** Names of plugins and of what they add. */
 export const NAME = /^[A-Za-z0-9][\w.-]{0,127}$/;
-export const PATH = /^(\/([A-Za-z0-9._~-]+|\{[A-Za-z]\w{0,62}\}))+$/;
+export const PATH = /^(\/((?!\.{1,2}(?:\/|$))[A-Za-z0-9._~-]+|\{[A-Za-z]\w{0,62}\}))+$/;
 const METHODS: readonly string[] = ["GET", "POST", "PUT", "DELETE"];
 const MAX_ROUTES = 256;
 const MAX_RULES = 16;
