@@ -43,6 +43,9 @@ const LISTED: ReadonlySet<string> = new Set([
   "workers",
 ]);
 
+/** A thing that the arguments name, whatever the noun of the command is. */
+const UNNAMED = /^No (role|secret|service account|project) has the name /;
+
 /**
  * Prints cause, remedy and request id to standard error; returns the exit code of the error. `noun`
  * is that of the command, such as `jobs`.
@@ -75,9 +78,14 @@ function fixOf(code: ErrorCode, error: AppError | HeddleError, noun: string): st
   // A message from elsewhere than the cluster says itself what is missing.
   const isOfCluster = error instanceof HeddleError && error.request_id !== undefined;
   if (isOfCluster && error.errors.some(({ pointer }) => pointer === "#/at")) return POSITION_FIX;
-  if (code === "not_found") return isOfCluster ? listFix(noun) : undefined;
+  if (code === "not_found") return isOfCluster ? listFix(missingNoun(error) ?? noun) : undefined;
   // An `unavailable` that the cluster sent means that the cluster runs.
   return code === "unavailable" && !error.cause ? undefined : FIXES[code];
+}
+
+function missingNoun({ message }: Error): string | undefined {
+  const [, singular] = UNNAMED.exec(message) ?? [];
+  return singular && `${singular.replace(" ", "-")}s`;
 }
 
 function listFix(noun: string): string | undefined {
