@@ -14,7 +14,7 @@ export interface SinkEvent {
 /** Receives the events of the log in their order, each at least once. */
 export interface EventSink {
   readonly name: string;
-  /** Only types that begin so, as `heddle.job.`; all by default. */
+  /** Only events of these types, as `JOB_STATE`; all by default. */
   readonly types?: readonly string[];
   /** Where the first start begins: with the events from then on, or with all that the log has. */
   readonly from?: "now" | "start";
