@@ -75,3 +75,19 @@ test("route input: an empty body is none, and known parameters are accepted", as
   expect(known.status).toBe(200);
   expect(known.headers.get("x-consistency")).toBe("strong");
 });
+
+test("route input: the length and the characters of an event's names are told", async () => {
+  const detailOf = async (method: string, path: string, body?: object) => {
+    const reply = await send(server, method, `/api/v1/events/log${path}`, body);
+    expect(reply.status, path).toBe(400);
+    return ((await reply.json()) as { detail: string }).detail;
+  };
+  for (const type of ["", "x".repeat(501)]) {
+    const detail = await detailOf("GET", `?type=${type}`);
+    expect(detail).toBe("Invalid value for 'type': expected 1 to 500 characters.");
+  }
+  const body = { type: "VISIT", subject: "ward\n7" };
+  expect(await detailOf("POST", "", body)).toBe(
+    "Invalid value for 'subject': expected 1 to 512 printable ASCII characters without spaces.",
+  );
+});

@@ -22,6 +22,7 @@ export class SignInController {
     @Req() { headers }: CallerRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): SignInLink {
+    refuseNarrowed(headers);
     const { code, expiresAtMs } = this.#links.create(tokenOf(headers), Date.now());
     reply.header("cache-control", "no-store");
     return { object: "sign_in_link", code, expires_at: new Date(expiresAtMs).toISOString() };
@@ -39,4 +40,12 @@ export class SignInController {
     reply.header("cache-control", "no-store");
     return { object: "signed_in", token };
   }
+}
+
+/** A link hands over the caller's own key, with rights that a narrowed call does not have. */
+function refuseNarrowed(headers: CallerRequest["headers"]): void {
+  const param = "X-Heddle-Role";
+  if (headers["x-heddle-role"] === undefined) return;
+  const message = `A link would sign in with all rights of the caller, and '${param}' limits this call: leave the header out.`;
+  throw new AppError("permission_denied", message, { param });
 }

@@ -64,6 +64,17 @@ describe("sign-in over HTTP", () => {
     expect(await post("sign-in", { code })).toMatchObject({ status: 404 });
   });
 
+  it("sign-in: a call that X-Heddle-Role limits gets no link to all rights", async () => {
+    const { text } = await master.addKey({ scopes: ["jobs:read", "jobs:create"] });
+    const headers = { authorization: `Bearer ${text}`, "x-heddle-role": "viewer" };
+    const path = `${master.url}/api/v1/access/sign-in-links`;
+    const reply = await fetch(path, { method: "POST", headers });
+    expect([reply.status, await reply.text()]).toEqual([
+      403,
+      expect.stringContaining("leave the header out"),
+    ]);
+  });
+
   it("sign-in: without a key there is no link, and a wrong code is refused", async () => {
     expect((await post("sign-in-links")).status).toBe(401);
     const { status, body } = await post("sign-in", { code: "wrong" });

@@ -65,7 +65,10 @@ const logPageSchema = pageSchema(logEventSchema).meta({ id: "LogEventPage" });
 
 export type LogEventPage = DataOf<typeof logPageSchema>;
 
-const text = (max: number) => z.string("expected one value").min(1).max(max).optional();
+const text = (max: number) => {
+  const length = `expected 1 to ${max} characters`;
+  return z.string("expected one value").min(1, length).max(max, length).optional();
+};
 const moment = z.iso.datetime({ offset: true, error: "expected a time, as 2026-01-31T12:00:00Z" });
 
 const logQuery = z.object({
@@ -93,7 +96,10 @@ export type EventLogQuery = z.output<typeof logQuery>;
 
 /** The longest data of a client's event, as JSON. */
 const MAX_DATA_CHARACTERS = 16_384;
-const name = (max: number) => z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${max}}$`));
+const name = (max: number) => {
+  const expected = `expected 1 to ${max} printable ASCII characters without spaces`;
+  return z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${max}}$`), expected);
+};
 /** The most tags of one event. */
 const MAX_TAGS = 16;
 const TAG = /^[A-Za-z0-9][A-Za-z0-9._:/=-]{0,63}$/;
