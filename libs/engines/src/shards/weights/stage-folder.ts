@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { AppError } from "@heddle/base/errors";
 import { replaceFile, SHARED_MODE } from "@heddle/base/replace-file";
@@ -10,6 +10,7 @@ import {
   indexDigest,
   type TensorIndex,
 } from "../../weights/ranges/tensor-index.ts";
+import { isVerified, markVerified } from "../../weights/verified-file.ts";
 import { type CuttableModel, cuttableModel } from "../cut-rules.ts";
 import { type BlockRange, cutShard, type ShardCut } from "../shard-cut.ts";
 
@@ -83,16 +84,19 @@ export class StageFolder {
     return { cut, path: join(this.directory, `${from}-${to}-${header}.gguf`) };
   }
 
-  /** Whether the shard is there, which is used now. */
-  async has({ path, cut }: ShardPlace): Promise<boolean> {
+  /** Whether the shard is there, unchanged since it was kept; it is used now. */
+  async has({ path, cut }: ShardPlace, signal: AbortSignal): Promise<boolean> {
+    const marker = markerOf(path);
+    if (!(await isVerified(path, marker, { sizeBytes: cut.sizeBytes }, signal))) return false;
     const now = new Date();
-    const size = await stat(path).then(
-      (found) => found.size,
-      () => undefined,
-    );
-    if (size !== cut.sizeBytes) return false;
-    await utimes(path, now, now);
+    await utimes(marker, now, now);
     return true;
+  }
+
+  /** Keeps a file whose pieces all have their digests as the shard. */
+  async keepShard(file: string, { path }: ShardPlace): Promise<void> {
+    await rename(file, path);
+    await markVerified(path, markerOf(path), this.digest);
   }
 
   /** The finished shards. */
@@ -115,7 +119,9 @@ export class StageFolder {
       paths.map(async (name) => {
         const path = join(this.directory, name);
         const found = await stat(path).catch(() => ({ mtimeMs: 0, blocks: 0 }));
-        return { path, usedMs: found.mtimeMs, bytes: found.blocks * DISK_BLOCK_BYTES };
+        const marker = await stat(markerOf(path)).catch(() => ({ mtimeMs: 0 }));
+        const usedMs = Math.max(found.mtimeMs, marker.mtimeMs);
+        return { path, usedMs, bytes: found.blocks * DISK_BLOCK_BYTES };
       }),
     );
     const newestFirst = files.sort((a, b) => b.usedMs - a.usedMs);
@@ -123,7 +129,8 @@ export class StageFolder {
     for (const [i, file] of newestFirst.entries()) {
       bytes += file.bytes;
       const isKept = i === 0 || (i < MAX_SHARDS && bytes <= MAX_KEPT_MODELS * modelBytes);
-      if (!isKept) await rm(file.path, { force: true });
+      if (isKept) continue;
+      for (const path of [file.path, markerOf(file.path)]) await rm(path, { force: true });
     }
   }
 
@@ -149,6 +156,11 @@ export class StageFolder {
   get #wholePath(): string {
     return join(this.directory, "whole.json");
   }
+}
+
+/** The file that shows a shard unchanged, modified when the shard was used last. */
+function markerOf(path: string): string {
+  return `${path}.verified.json`;
 }
 
 /** The digest of the index of the model that a shard's path is of. */

@@ -1,7 +1,7 @@
 // holds: shard-ranges
 
 import { spawnSync } from "node:child_process";
-import { closeSync, existsSync, openSync, readFileSync, writeSync } from "node:fs";
+import { closeSync, existsSync, openSync, readFileSync, statSync, writeSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { rejectionOf } from "@heddle/base/testing/rejection";
@@ -99,6 +99,19 @@ test("stage weights: without another source wrong bytes are an error", async () 
   expect(code).toBe("model_failed");
   expect(message).toMatch(/hf:\/\/owner\/repo.*: the \d+ bytes at \d+ have the sha256/);
   expect(await bench.shards()).toEqual([]);
+});
+
+test("stage weights: a kept shard that has changed on disk is mended from a source", async () => {
+  const peers = [await bench.peerWith()];
+  const path = await bench.stage(MIDDLE, [HUB], { peers });
+  const file = openSync(path, "r+");
+  writeSync(file, Buffer.alloc(64, 0x5a), 0, 64, Math.floor(statSync(path).size / 2));
+  closeSync(file);
+  bench.sent = 0;
+  expect(await bench.stage(MIDDLE, [HUB], { peers })).toBe(path);
+  expect(readFileSync(path).equals(await bench.expected(MIDDLE))).toBe(true);
+  // The other pieces are still here.
+  expect(bench.sent).toBeLessThan(cutShard(bench.model, MIDDLE).sourceBytes);
 });
 
 test("stage weights: a peer that lies is found out, about bytes and the index", async () => {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { type FileHandle, mkdir, open, readFile, rename, rm, stat } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { AppError } from "@heddle/base/errors";
@@ -187,10 +187,10 @@ class StageFetch {
     const place = this.#folder.shard(model, range);
     const { path } = place;
     const { signal } = this.#options;
-    if (await this.#folder.has(place)) return path;
+    if (await this.#folder.has(place, signal)) return path;
     const waiting = async () => this.#options.onProgress?.(0, 0, "another process");
     return await withFileLock(`${path}.lock`, signal, waiting, async () => {
-      if (!(await this.#folder.has(place))) await this.#fetch(place, index, sources);
+      if (!(await this.#folder.has(place, signal))) await this.#fetch(place, index, sources);
       return path;
     });
   }
@@ -259,10 +259,11 @@ class StageFetch {
   }
 
   async #fetch(
-    { path, cut }: ShardPlace,
+    place: ShardPlace,
     { pieces: all, sizeBytes }: TensorIndex,
     sources: readonly RangeSource[],
   ): Promise<void> {
+    const { path, cut } = place;
     const byOffset = new Map(all.map((piece) => [piece.offset, piece]));
     const pieces = cut.ranges.flatMap(({ source, target, bytes }): WantedPiece[] => {
       const sha256 = byOffset.get(source)?.sha256 ?? "";
@@ -281,7 +282,7 @@ class StageFetch {
     } finally {
       await file.close();
     }
-    await rename(part, path);
+    await this.#folder.keepShard(part, place);
     await this.#folder.removeOldest(sizeBytes);
   }
 
