@@ -10,7 +10,7 @@ import type { LoadResult } from "./support/load-generator.ts";
 import { memoryReadNs } from "./support/memory-probe.ts";
 import { originOf } from "./support/origin.ts";
 import { sampleProcess } from "./support/proc-files.ts";
-import { ProcessSampler } from "./support/process-sampler.ts";
+import { maxMoreDescriptors, ProcessSampler } from "./support/process-sampler.ts";
 import { writeReport } from "./support/result.ts";
 import { runLoad } from "./support/run-load.ts";
 import { median } from "./support/statistics.ts";
@@ -81,6 +81,8 @@ await withCleanup(async () => {
   const gateways = [ours, peer].filter((gateway) => gateway !== undefined);
   const samplers = gateways.map((gateway) => new ProcessSampler(() => gateway.processes, 250));
   for (const gateway of gateways) await warmUp(gateway);
+  // Each kind of load has its own number of connections: only those left at the end are judged.
+  const idleDescriptors = descriptorsOf(ours);
   // Without a peer, the engine without a gateway is no useful comparison.
   const without = peer ? [direct] : [];
   const targets = { without, gateways, samplers };
@@ -96,17 +98,21 @@ await withCleanup(async () => {
   printTable(
     "Memory of the gateways under load (MiB)",
     ["gateway", "first", "last", "max", "MiB/min", "flat"],
-    memory.map(({ gateway, residentMiB, residentMiBPerMinute, flat }) => [
+    memory.map(({ gateway, residentMiB, residentMiBPerMinute, residentFlat }) => [
       gateway,
       residentMiB.first,
       residentMiB.last,
       residentMiB.max,
       residentMiBPerMinute,
-      flat ? "yes" : "no",
+      residentFlat ? "yes" : "no",
     ]),
   );
   const names = { direct: direct.name, ours: ours?.name, peer: peer?.name };
-  const verdicts = judge([...figures, ...openFigures], names, memory[0]?.flat ?? false);
+  const kept = {
+    isFlat: memory[0]?.residentFlat ?? false,
+    descriptors: descriptorsOf(ours) - idleDescriptors,
+  };
+  const verdicts = judge([...figures, ...openFigures], names, kept);
   printVerdicts(verdicts);
   const method = { durationMs, rounds, warmupMs, warmUpRequests, memoryReads };
   const measured = { figures, openFigures, memory, verdicts, cells, openCells };
@@ -200,6 +206,11 @@ async function measure(
 
 function cpuMs({ processes }: GatewayUnderTest): number {
   return processes.reduce((sum, { pid }) => sum + (sampleProcess(pid)?.cpuMs ?? 0), 0);
+}
+
+function descriptorsOf(gateway: GatewayUnderTest | undefined): number {
+  const open = gateway?.processes.map(({ pid }) => sampleProcess(pid)?.descriptors ?? 0) ?? [];
+  return open.reduce((sum, each) => sum + each, 0);
 }
 
 function profileFlags(): readonly string[] {
@@ -328,11 +339,18 @@ interface Names {
   readonly peer: string | undefined;
 }
 
+/** What load leaves in our gateway. */
+interface Kept {
+  readonly isFlat: boolean;
+  /** More than before the load. */
+  readonly descriptors: number;
+}
+
 /** The product's bars against the peer; without a peer only the absolute ones. */
 function judge(
   figures: readonly CellFigures[],
   { direct, ours, peer }: Names,
-  flat: boolean,
+  { isFlat, descriptors }: Kept,
 ): readonly Verdict[] {
   if (ours === undefined) return [];
   const of = (gateway: string, concurrency: number) =>
@@ -363,6 +381,11 @@ function judge(
     ...versus,
     { bar: "no delta of a stream lost", measured: `${lost} lost`, pass: lost === 0 },
     { bar: "no request failed", measured: `${failures} failed`, pass: failures === 0 },
-    { bar: "memory flat", measured: flat ? "flat" : "grows", pass: flat },
+    { bar: "memory flat", measured: isFlat ? "flat" : "grows", pass: isFlat },
+    {
+      bar: `descriptors left open <= ${maxMoreDescriptors}`,
+      measured: `${descriptors}`,
+      pass: descriptors <= maxMoreDescriptors,
+    },
   ];
 }

@@ -16,6 +16,8 @@ export interface ProcessTrend extends WatchedProcess {
   readonly residentMiBPerMinute: number;
   readonly descriptors: { readonly first: number; readonly last: number; readonly max: number };
   readonly cpuMs: number;
+  /** Whether the memory is flat; `flat` is for the descriptors too, which follow the load. */
+  readonly residentFlat: boolean;
   readonly flat: boolean;
 }
 
@@ -32,7 +34,7 @@ const mebibyte = 2 ** 20;
 /** A process is flat when it ends at most this much above its second quarter. */
 const maxGrowth = 1.1;
 const maxGrowthMiB = 16;
-const maxMoreDescriptors = 8;
+export const maxMoreDescriptors = 8;
 
 /** Samples processes at an interval; `watched` is asked each time, so that processes may join. */
 export class ProcessSampler {
@@ -95,6 +97,7 @@ function trend(watched: WatchedProcess, samples: readonly TimedSample[]): Proces
     max: Math.max(0, ...samples.map((sample) => sample.descriptors)),
   };
   const grown = residentMiB.last - residentMiB.first;
+  const residentFlat = grown <= maxGrowthMiB || residentMiB.last <= residentMiB.first * maxGrowth;
   return {
     ...watched,
     samples: samples.length,
@@ -104,8 +107,7 @@ function trend(watched: WatchedProcess, samples: readonly TimedSample[]): Proces
     ),
     descriptors,
     cpuMs: (samples.at(-1)?.cpuMs ?? 0) - (samples[0]?.cpuMs ?? 0),
-    flat:
-      (grown <= maxGrowthMiB || residentMiB.last <= residentMiB.first * maxGrowth) &&
-      descriptors.last - descriptors.first <= maxMoreDescriptors,
+    residentFlat,
+    flat: residentFlat && descriptors.last - descriptors.first <= maxMoreDescriptors,
   };
 }
