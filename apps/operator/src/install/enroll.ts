@@ -16,6 +16,8 @@ const REQUIRED = ["role", "name", "data", "endpoints", "key-file", "token-file"]
 const DEADLINE_MS = 300_000;
 const BACKOFF = { baseMs: 250, maxMs: 2_000 };
 const TRY_MS = 3_000;
+/** A removed master that is not told so ends again and again: a loaded master's answer is waited for. */
+const REMOVED_MS = 15_000;
 /** The node starts within this time. */
 const TOKEN_SECONDS = 3_600;
 
@@ -78,7 +80,7 @@ async function wasRemoved(
   endpoints: readonly string[],
   auth_token: string,
 ): Promise<boolean> {
-  const options = { auth_token, timeout: TRY_MS, maxRetries: 0 };
+  const options = { auth_token, timeout: REMOVED_MS, maxRetries: 0 };
   const asked = endpoints.map(async (endpoint) => {
     const { cluster } = new Heddle({ endpoint, ...options });
     const { masters, quorum } = await cluster.status({ consistency: "strong" });
