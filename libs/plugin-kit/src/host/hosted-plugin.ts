@@ -192,6 +192,13 @@ export class HostedPlugin {
     }
   }
 
+  /** Counts an answer that cannot be used as an error of the plugin. */
+  blame(why: string): void {
+    this.#faults.threw++;
+    const detail = this.#hidden.hide(why);
+    this.#log.warn({ plugin: this.name, detail }, "a plugin has failed");
+  }
+
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);
@@ -296,11 +303,7 @@ export class HostedPlugin {
       return new AppError("deadline_exceeded", message);
     }
     if (thrown instanceof AppError) return thrown;
-    this.#faults.threw++;
-    const detail = this.#hidden.hide(
-      thrown instanceof PluginFault ? thrown.message : String(thrown),
-    );
-    this.#log.warn({ plugin: this.name, detail }, "a plugin has thrown");
+    this.blame(thrown instanceof PluginFault ? thrown.message : String(thrown));
     return new AppError(
       "server_error",
       `The plugin ${this.name} had an error; the log of its process has it.`,

@@ -24,7 +24,10 @@ export default { name: "policy", version: "1", apiVersion: 1, capabilities: ["ad
       if (job.labels.owner) return undefined;
       return { change: { labels: { ...job.labels, owner: caller.name.replaceAll(" ", "-") } } };
     } });
-    admission.add({ name: "optional", onFailure: "admit", review() { throw new Error("always"); } });
+    admission.add({ name: "optional", onFailure: "admit", review(job) {
+      if (job.labels.team === "y") return { change: { retry_limit: -1 } };
+      throw new Error("always");
+    } });
     scheduler.filter({ name: "zones", admits: (job, node) => !job.labels.zone || node.labels.zone === job.labels.zone });
     scheduler.score({ name: "prefer", score(job, node) {
       if (job.labels.slow) for (;;);
@@ -99,10 +102,18 @@ async function submit(labels: Readonly<Record<string, string>>, query = "") {
   return { status: reply.status, body: (await reply.json()) as Record<string, unknown> };
 }
 
+async function timesThrown(): Promise<number> {
+  const reply = await cluster.request("GET", "/api/v1/plugins/policy");
+  const { faults } = (await reply.json()) as { faults: { threw: number } };
+  return faults.threw;
+}
+
 test("admission: a rule changes a job; the next sees it; a failing optional one admits", async () => {
-  const id = await cluster.submit(bodyOf({ team: "x" }));
-  const { spec } = await get(id);
-  expect(spec.labels).toEqual({ team: "x", owner: "bootstrap-administrator" });
+  for (const team of ["x", "y"]) {
+    const id = await cluster.submit(bodyOf({ team }));
+    const { spec } = await get(id);
+    expect(spec.labels).toEqual({ team, owner: "bootstrap-administrator" });
+  }
 });
 
 test("admission: a refusal names rule, plugin and field, in a dry run too", async () => {
@@ -118,11 +129,13 @@ test("admission: a refusal names rule, plugin and field, in a dry run too", asyn
 });
 
 test("admission: rules that fail, hang or make a job invalid refuse it as such", async () => {
+  const before = await timesThrown();
   const broken = await submit({ owner: "broken" });
   expect(broken).toMatchObject({
-    status: 500,
+    status: 503,
     body: { detail: expect.stringMatching(/not valid: .*retry_limit/) },
   });
+  expect(await timesThrown()).toBe(before + 1);
   const thrown = await submit({ owner: "throws" });
   expect(thrown).toMatchObject({ status: 503, body: { retryable: true } });
   const hung = await submit({ owner: "hangs" });

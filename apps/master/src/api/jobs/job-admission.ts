@@ -64,33 +64,40 @@ async function reviewed(rule: Rule, body: Body, submitted: Submitted): Promise<B
     throw new AppError("unprocessable", message, { param: answer.param });
   }
   const changed = { ...body, ...answer.change };
-  if (changed["id"] !== body["id"]) throw misled(rule, "it changes the job's `id`");
+  const fault = faultOf(changed, body, read);
+  if (fault === undefined) return changed;
+  rule.plugin.blame(`${rule.name}: ${fault}`);
+  if (rule.onFailure === "admit") return body;
+  // The caller can do nothing about it.
+  throw failed(rule, fault);
+}
+
+/** Why the rule's job cannot be used. */
+function faultOf(changed: Body, body: Body, read: Submitted["read"]): string | undefined {
+  if (changed["id"] !== body["id"]) return "it changes the job's `id`";
   try {
     read(changed);
+    return undefined;
   } catch (error) {
-    throw misled(rule, toAppError(error).message, error);
+    return `it changes the job to one that is not valid: ${toAppError(error).message}`;
   }
-  return changed;
 }
 
 async function answerOf(
-  { plugin, name, onFailure }: Rule,
+  rule: Rule,
   call: Parameters<HostedPlugin["call"]>[0],
 ): Promise<AdmissionAnswer> {
   try {
-    return (await plugin.call(call, { timeoutMs: REVIEW_MS })) as AdmissionAnswer;
+    return (await rule.plugin.call(call, { timeoutMs: REVIEW_MS })) as AdmissionAnswer;
   } catch (cause) {
-    if (onFailure === "admit") return undefined;
-    const why = toAppError(cause).message;
-    const message = `The rule ${name} of the plugin ${plugin.name}, which reviews all jobs, failed: ${why}`;
-    throw new AppError("unavailable", message, { retryAfterMs: 1_000, cause });
+    if (rule.onFailure === "admit") return undefined;
+    throw failed(rule, toAppError(cause).message, cause);
   }
 }
 
-/** The caller can do nothing about a rule that makes a job invalid. */
-function misled(rule: Rule, why: string, cause?: unknown): AppError {
-  const message = `The rule ${textOf(rule)} changes the job to one that is not valid: ${why}`;
-  return new AppError("server_error", message, { cause });
+function failed({ plugin, name }: Rule, why: string, cause?: unknown): AppError {
+  const message = `The rule ${name} of the plugin ${plugin.name}, which reviews all jobs, failed: ${why}`;
+  return new AppError("unavailable", message, { retryAfterMs: 1_000, cause });
 }
 
 function textOf({ plugin, name }: Rule): string {
