@@ -155,7 +155,7 @@ describe.skipIf(why !== undefined)("habits of kubectl's users", () => {
     );
   });
 
-  it("habits: what is deleted or made while the operator is away is caught up with", async () => {
+  it("habits: objects deleted and made without an operator are caught up with", async () => {
     apply("leaves", { command: "sleep 600" });
     until("leaves", "Running");
     const [id = ""] = await jobsNamed("leaves");
@@ -171,7 +171,7 @@ describe.skipIf(why !== undefined)("habits of kubectl's users", () => {
   });
 
   it.skipIf(!process.env["HEDDLE_KUBE_RIG"])(
-    "habits: a definition that is deleted takes its jobs along, and works once made again",
+    "habits: a deleted definition takes its jobs along, and works once made again",
     async () => {
       apply("gone", { command: "sleep 600" });
       until("gone", "Running");

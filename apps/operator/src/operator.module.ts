@@ -22,7 +22,7 @@ import type { CustomResource, ResourceStatus } from "./kubernetes/custom-resourc
 import { EventRecorder } from "./kubernetes/event-recorder.ts";
 import { NamespaceAccess } from "./kubernetes/namespace-access.ts";
 import { ReconcileMetrics } from "./kubernetes/reconcile-metrics.ts";
-import { faultText } from "./kubernetes/resource-api.ts";
+import { apiFaultText } from "./kubernetes/resource-api.ts";
 import { type Reconciler, ResourceController } from "./kubernetes/resource-controller.ts";
 import { StatusWriter } from "./kubernetes/status-writer.ts";
 import { InferenceModels } from "./models/inference-models.ts";
@@ -121,7 +121,7 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
         .readNamespace({ name: own.namespace });
       return metadata?.deletionTimestamp !== undefined;
     } catch (error) {
-      log.warn({ why: faultText(error) }, "the own namespace could not be read");
+      log.warn({ why: apiFaultText(error) }, "the own namespace could not be read");
       return false;
     }
   }
@@ -134,7 +134,7 @@ export class ResourceOperator implements OnModuleInit, OnApplicationShutdown {
       await Promise.all(this.#controllers.map((controller) => controller.abandon()));
       await this.#bindings?.releaseAll();
     } catch (error) {
-      log.error({ why: faultText(error) }, "finalizers are left");
+      log.error({ why: apiFaultText(error) }, "finalizers are left");
     }
   }
 }

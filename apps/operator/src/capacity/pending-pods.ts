@@ -5,7 +5,7 @@ import { RESOURCE_GROUP } from "@heddle/contracts/kubernetes/resource-kind";
 import type { Log } from "@heddle/observability/logger";
 import { CoreV1Api, type KubeConfig, type V1Pod } from "@kubernetes/client-node";
 import type { OnApplicationShutdown, OnModuleInit } from "@nestjs/common";
-import { faultText, statusOf, unless } from "../kubernetes/resource-api.ts";
+import { apiFaultText, statusOf, unless } from "../kubernetes/resource-api.ts";
 import { type PendingPodSettings, podsOfGang } from "./pending-pod.ts";
 
 /** The cluster's name, on Pods that only ask Kubernetes for nodes. */
@@ -67,7 +67,7 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
       signal: this.#closing.signal,
       onEnd: (error) => {
         if (error === undefined) return POLL_MS;
-        const why = faultText(error);
+        const why = apiFaultText(error);
         this.#options.log.warn({ why }, "Pods for waiting jobs could not be brought up to date");
         return undefined;
       },
@@ -106,7 +106,7 @@ export class PendingPods implements OnModuleInit, OnApplicationShutdown {
       if (status === 409) return;
       // Of this Pod alone, as by a quota or a policy: others may be taken.
       if (status !== 403 && status !== 422) throw error;
-      const why = faultText(error);
+      const why = apiFaultText(error);
       log.warn(
         { name: body.metadata?.name, why },
         "Kubernetes did not take a Pod of a waiting job",

@@ -16,7 +16,7 @@ const REQUIRED = ["role", "name", "data", "endpoints", "key-file", "token-file"]
 const DEADLINE_MS = 300_000;
 const BACKOFF = { baseMs: 250, maxMs: 2_000 };
 const TRY_MS = 3_000;
-/** A removed master that is not told so ends again and again: a loaded master's answer is waited for. */
+/** The time for an answer of a loaded master: a removed one that starts with its data ends each time. */
 const REMOVED_MS = 15_000;
 /** The node starts within this time. */
 const TOKEN_SECONDS = 3_600;

@@ -9,7 +9,7 @@ import {
   setHeaderOptions,
   type V1RoleBinding,
 } from "@kubernetes/client-node";
-import { faultText, unless } from "./resource-api.ts";
+import { apiFaultText, unless } from "./resource-api.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 const NOT_SYNCED_MS = 500;
@@ -43,7 +43,7 @@ export class BindingHold {
       concurrency: 1,
       work: (namespace) => this.#settle(namespace),
       onError: (namespace, error, pauseMs) => {
-        const fields = { namespace, why: faultText(error), pauseMs: Math.round(pauseMs) };
+        const fields = { namespace, why: apiFaultText(error), pauseMs: Math.round(pauseMs) };
         options.log.warn(fields, "a RoleBinding could not be changed; again later");
       },
     });

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { Log } from "@heddle/observability/logger";
 import { CoreV1Api, type KubeConfig } from "@kubernetes/client-node";
 import type { CustomResource, ResourceStatus } from "./custom-resource.ts";
-import { faultText, OPERATOR } from "./resource-api.ts";
+import { apiFaultText, OPERATOR } from "./resource-api.ts";
 
 const MAX_MESSAGE = 1_000;
 
@@ -43,7 +43,7 @@ export class EventRecorder {
     try {
       await this.#api.createNamespacedEvent({ namespace, body });
     } catch (error) {
-      this.#log.warn({ name, reason, why: faultText(error) }, "an event was not written");
+      this.#log.warn({ name, reason, why: apiFaultText(error) }, "an event was not written");
     }
   }
 }

@@ -109,7 +109,7 @@ it("reflector: an expired version (410) is followed by a new list", async () => 
   expect([...reflector.objects()].map(({ metadata }) => metadata.name)).toEqual(["d"]);
 });
 
-it("reflector: errors of the server (500, 403) are outlived, and logged by their messages", async () => {
+it("reflector: errors of the server (500, 403) are outlived and logged", async () => {
   await watching(1);
   listFaults = [500, 403];
   objects = [thing("e")];

@@ -2,7 +2,7 @@ import { keepConnected } from "@heddle/base/async/keep-connected";
 import { AppError } from "@heddle/base/errors";
 import type { Log } from "@heddle/observability/logger";
 import { type CustomResource, objectKey, type ResourceStatus } from "./custom-resource.ts";
-import { faultText, type ResourceApi, type WatchEvent } from "./resource-api.ts";
+import { apiFaultText, type ResourceApi, type WatchEvent } from "./resource-api.ts";
 
 const BACKOFF = { baseMs: 200, maxMs: 30_000 };
 
@@ -46,7 +46,7 @@ export class Reflector<R extends CustomResource<unknown, ResourceStatus>> {
         this.#isSynced = false;
         if (error === undefined) return 0;
         const { plural } = this.#api;
-        this.#log.warn({ plural, why: faultText(error) }, "the watch begins again");
+        this.#log.warn({ plural, why: apiFaultText(error) }, "the watch begins again");
         return undefined;
       },
     });

@@ -157,12 +157,12 @@ export async function unless<T>(status: number, answer: Promise<T>): Promise<T |
 }
 
 /** What went wrong, for a log: of an answer of Kubernetes its status and message alone. */
-export function faultText(error: unknown): string {
+export function apiFaultText(error: unknown): string {
   if (!(error instanceof ApiException)) return (error as Error).message;
   return `${error.code}: ${messageIn(error.body)}`;
 }
 
-/** Of a Status; of a body that is none, as where a definition is missing, its text. */
+/** The message of a Status, or the text of another body, as where a definition is missing. */
 function messageIn(body: unknown): string {
   if (isJsonObject(body)) return String(body["message"] ?? body["reason"]);
   try {

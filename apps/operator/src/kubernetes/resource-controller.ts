@@ -8,7 +8,7 @@ import { type CustomResource, objectKey, type ResourceStatus } from "./custom-re
 import { hasFinalizer, removeFinalizer } from "./lifecycle.ts";
 import type { ReconcileMetrics } from "./reconcile-metrics.ts";
 import { Reflector } from "./reflector.ts";
-import { faultText, ResourceApi, statusOf, unless } from "./resource-api.ts";
+import { apiFaultText, ResourceApi, statusOf, unless } from "./resource-api.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 const CONCURRENCY = 8;
@@ -203,7 +203,7 @@ export class ResourceController<R extends CustomResource<unknown, ResourceStatus
     const isOutdated = [404, 409].includes(statusOf(error) ?? 0);
     this.#metrics.count(plural, isOutdated ? "conflict" : "failed");
     if (isOutdated) return;
-    const fields = { plural, key, why: faultText(error), pauseMs: Math.round(pauseMs) };
+    const fields = { plural, key, why: apiFaultText(error), pauseMs: Math.round(pauseMs) };
     this.#log.warn(fields, "an object could not be reconciled; again later");
   }
 }
