@@ -11,8 +11,8 @@ import { writeReport } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { atLeast, atMost, printTable, printVerdicts, type Verdict } from "./support/table.ts";
 
-// A route of a plugin against the built-in route of the same work, in rounds that visit each route;
-// every second round visits them in the opposite order, and ratios are of figures of one round.
+// A route of a plugin against the built-in route of the same work, in rounds that visit each route.
+// Every second round visits them in the opposite order. Ratios are of figures of one round.
 // The master and the plugin's process are on one core, the callers on the other.
 
 const usage = "npm run bench:plugins -- [--seconds 3] [--rounds 5] [--concurrency 1,16,64]";
@@ -125,7 +125,7 @@ function report(cells: readonly Cell[]): void {
   writeReport(options, "plugins", { figures, cells, ratios, verdicts });
 }
 
-/** Of a route to the built-in one, round by round. */
+/** The ratios of a route to the built-in one, round by round. */
 function ratiosOf(
   cells: readonly Cell[],
   route: string,

@@ -76,7 +76,7 @@ test("route input: an empty body is none, and known parameters are accepted", as
   expect(known.headers.get("x-consistency")).toBe("strong");
 });
 
-test("route input: the length and the characters of an event's names are told", async () => {
+test("route input: the length and the characters of an event's names are explained", async () => {
   const detailOf = async (method: string, path: string, body?: object) => {
     const reply = await send(server, method, `/api/v1/events/log${path}`, body);
     expect(reply.status, path).toBe(400);

@@ -1,5 +1,5 @@
 /**
- * The time limits of a plugin's calls, under one timer that is armed for the earliest of them: a
+ * The time limits of a plugin's calls, under one timer that is armed for the earliest of them. A
  * timer for each call would cost more than all else of a short one.
  */
 export class CallLimits {
