@@ -285,9 +285,9 @@ export function jsonOf(value: unknown, what: string, max: number): string {
   throw new Error(`${what} has ${text.length} characters, more than ${max}`);
 }
 
-/** A promise would be true for every node. */
+/** A promise would count as true for every node. */
 function decided(name: string, value: unknown): boolean {
-  if (!(value instanceof Promise)) return Boolean(value);
+  if (!isThenable(value)) return Boolean(value);
   throw new Error(`the filter ${name} gives a promise: give true or false`);
 }
 
